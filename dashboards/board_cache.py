@@ -53,6 +53,11 @@ CACHE = {
                   TOKENS_PER_SECOND, [("{{model}}", rate("roost_router_pulled_tokens_total", "model"))]),
             panel("Fetches by outcome", "How orders to fetch blocks from another worker ended. missing: the source did not hold the rest. "
                   "What does not come is computed.", "cps", [("{{outcome}}", rate("roost_router_pulls_total", "outcome"))], stack=True),
+            panel("Handovers", "leave: prefixes of workers that drain, to those that stay. join: to new workers. partial: some found no room, "
+                  "or did not come in time.", "cps", [("{{kind}}: {{outcome}}", rate("roost_router_handovers_total", "kind, outcome"))], stack=True),
+            panel("Value of a cache", "Seconds of prefill in an hour that a worker's cache saves and no other's could. The worker with "
+                  "the least costs least to lose.", "s",
+                  [("{{worker}}", now("roost_router_worker_cache_value_seconds", "worker"))], min=0),
             panel("Time of a fetch: error of its prediction", "Between what the router expected of a fetch for a request when it decided, "
                   "and what it took.", "s", quantiles("roost_router_pull_error_seconds")),
             panel("Tokens that were awaited and did not come", "Prompt tokens that were computed though their blocks were on their way: the "

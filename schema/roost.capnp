@@ -42,6 +42,7 @@
 #     │   hold                           holdAnswer                         if it `holds`
 #     │   cordon                         step with Load.cordoned            if it `cordons`
 #     │                                  adapters                           when they are others than before
+#     │   wantPrefixes, handedOver       prefixes                           while it drains
 #     │ ◄─────────────────────────────────────────────────────────────────►│
 #
 # Epoch: one life of the link. It begins with a hello, and voids what both sides held of an earlier one: the router
@@ -167,6 +168,9 @@ const maxRouters :UInt32 = 1024;
 
 const maxUsedPrefixes :UInt32 = 1000;
 # In one answer.
+
+const maxUsedHashes :UInt64 = 262144;
+# All prefixes of one answer together: 4 MiB.
 
 const minRepetitionPenalty :Float32 = 0.01;
 const maxRepetitionPenalty :Float32 = 100;
@@ -438,7 +442,7 @@ struct Hello $check {
     # refusal can name the worker and reach it.
 
     minor @28 :UInt32 = 0;
-    # Now 10. Only for logs: the features of this message decide what a router may send. 0: a worker of before routers
+    # Now 11. Only for logs: the features of this message decide what a router may send. 0: a worker of before routers
     # told their version.
 
     release @29 :Text $text(line) $most(.maxReleaseBytes) $omitEmpty;
@@ -904,7 +908,7 @@ struct PinAnswer {
   # Not pinned, because the pins' share of the pool is full. After an Unpin: no longer pinned.
 }
 
-struct UsedPrefix $named("prefixes") {
+struct UsedPrefix $named("prefixes") $check {
   # A prefix in the cache, named by its last block: behind it, requests that used all of it diverged.
 
   hash @0 :BlockHash;
@@ -914,15 +918,36 @@ struct UsedPrefix $named("prefixes") {
   # At least 1.
 
   hits @2 :UInt64 $least(1);
-  # Requests that found the last block in the cache since it was computed. At least 1.
+  # Requests that found the last block in the cache since it was computed, with the Hold.hits that it came with. At least
+  # 1.
 
   firstTokens @3 :List(UInt32) $most(256);
   lastTokens @4 :List(UInt32) $most(256);
   # Tokens of the first and of the last block, at most 256 each. Empty unless the request asked for tokens. firstTokens
   # is also empty for a prefix of one block, and where the front was too far away for the worker's search.
+
+  hashes @5 :List(BlockHash) $most(.WireLimits.maxPromptHashes) $omitEmpty;
+  # Hashes of all its blocks, front to back, if the request asked for hashes; the fields below have values only then. All
+  # prefixes of an answer together have at most 262,144.
+
+  root @6 :BlockHash;
+  # Root hash of the scope of the blocks.
+
+  own :group $cxx(type = "OwnScope", existing = true) $presentIf("firstBlock") {
+    # As of a Generate.
+
+    firstBlock @7 :UInt32 = 0;
+    root @8 :BlockHash;
+  }
+
+  tenant @9 :Text $most(.WireLimits.maxTenantBytes) $omitEmpty;
+  # The tenant that the last block belongs to, as in a Hold. Empty: none.
+
+  ageMs @10 :UInt64 = 0 $most(.maxKeepMs);
+  # Time since the last block became ready.
 }
 
-struct Prefixes {
+struct Prefixes $check {
   # Answers a WantPrefixes.
 
   answerId @0 :UInt64;
@@ -1031,6 +1056,10 @@ struct RouterMessage {
     forward @15 :Forward;
     forwardBody @16 :ForwardBody;
     forwardCredit @17 :ForwardCredit;
+    handedOver @18 :Void;
+    # To a worker that reports `draining`: by this router's orders nothing more of its cache goes to other workers. From
+    # 2.11 on a router sends it once for each time, at once where there is nothing to hand over. Until then the worker
+    # stays for those who read its blocks, for as long as its operator allows.
   }
 }
 
@@ -1296,6 +1325,9 @@ struct WantPrefixes {
 
   tokens @2 :Bool = false $choice(type = "PrefixTokens", no = "kOmit", yes = "kTell");
   # True: with the tokens of their first and last blocks.
+
+  withHashes @3 :Bool = false $choice(type = "PrefixHashes", no = "kOmit", yes = "kTell");
+  # True: with the hashes of all their blocks and what else a Hold of them needs. Workers of before 2.11 tell none.
 }
 
 struct Evict {
@@ -1406,6 +1438,10 @@ struct Hold $check {
     # Hello.transfer.secret, for this worker's name. In the form of common/wire/transfer_ticket.h. Empty: the source told
     # no secret, and blocks travel in the clear.
   }
+
+  hits @13 :UInt32 = 0;
+  # Requests in an hour that find the blocks where they are. Those that arrive count as found so often, so that they are
+  # kept, and handed over again, like blocks that were computed here. 0: not told.
 }
 
 struct Forward {

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <sysexits.h>
 
+#include <algorithm>
 #include <chrono>
 #include <memory>
 #include <optional>
@@ -125,6 +126,17 @@ bool Drain(WorkerGroup& workers, const WorkerOptions& options, Termination& term
   return true;
 }
 
+// Stays for workers that fetch blocks here, until the routers have handed over, the time is over, or a second signal
+// comes. `drain_end` is the end of the drain timeout.
+void AwaitHandover(WorkerGroup& workers, const WorkerOptions& options, Instant drain_end, Termination& termination) {
+  constexpr std::chrono::milliseconds kLook{50};
+  const SteadyClock clock;
+  const Instant end = std::min(clock.Now() + FromSeconds(options.handover_seconds), drain_end);
+  while (clock.Now() < end && !workers.WaitForHandedOver(kLook)) {
+    if (termination.Wait(std::chrono::milliseconds(0), 2)) return;
+  }
+}
+
 int Run(const WorkerOptions& options, Termination& termination, ServiceNotifier& notifier) {
   Result<std::vector<WorkerSetup>> setups = PrepareWorkers(options);
   if (!setups.ok()) return CanNotStart(setups.error(), ExitCodeOf(setups.error()));
@@ -133,7 +145,9 @@ int Run(const WorkerOptions& options, Termination& termination, ServiceNotifier&
   const std::unique_ptr<WorkerGroup> workers = std::move(started).value();
   Service(*workers, termination, notifier).Serve(options);
   LogInfo("worker drains");
+  const Instant drain_end = SteadyClock().Now() + FromSeconds(options.drain_timeout_seconds);
   const bool drained = Drain(*workers, options, termination);
+  if (drained) AwaitHandover(*workers, options, drain_end, termination);
   workers->Stop();
   LogInfo("worker ends");
   return drained ? 0 : 1;

@@ -403,6 +403,11 @@ void Declare(WorkerOptions& options, ConfigParser& parser) {
            "Time that running requests have to end after SIGTERM; then they continue on other workers", {0, 86400})
       .Add("last-drain-seconds", options.last_drain_seconds,
            "The same while no other worker of these weights can continue them, if that is longer", {0, 86400})
+      .Add("handover-seconds", options.handover_seconds,
+           "Time after the last request, within drain-timeout-seconds, for other workers to fetch the most used "
+           "prefixes "
+           "from here",
+           {0, 600})
       .AddSwitch("core-dumps", options.core_dumps,
                  "Allow core dumps, and debuggers and profilers to attach: both see prompts and keys")
       .AddChoice("log-level", options.log_level, {"debug", "info", "warning", "error"}, "Lowest level that is logged")

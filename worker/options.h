@@ -96,6 +96,7 @@ struct WorkerOptions {
   bool core_dumps = false;
   double drain_timeout_seconds = 30;
   double last_drain_seconds = 900;
+  double handover_seconds = 10;
   std::string log_level = "info";
   std::string log_format = "auto";
 };

@@ -345,6 +345,11 @@ bool WorkerGroup::WaitForDrained(std::chrono::milliseconds timeout) {
                      [&](const auto& worker) { return worker->WaitForDrained(timeout); });
 }
 
+bool WorkerGroup::WaitForHandedOver(std::chrono::milliseconds timeout) {
+  return std::all_of(workers_.begin(), workers_.end(),
+                     [&](const auto& worker) { return worker->WaitForHandedOver(timeout); });
+}
+
 void WorkerGroup::Stop() {
   for (const auto& worker : workers_) worker->Stop();
   listener_.reset();

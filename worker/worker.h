@@ -117,6 +117,10 @@ class Worker {
   [[nodiscard]] bool is_sole() const { return link_thread_->is_sole(); }
   // Waits until draining has begun and no request is left. False after `timeout`.
   [[nodiscard]] bool WaitForDrained(std::chrono::milliseconds timeout) { return link_thread_->WaitForDrained(timeout); }
+  // Waits until, besides, no other worker will fetch blocks here any more. False after `timeout`.
+  [[nodiscard]] bool WaitForHandedOver(std::chrono::milliseconds timeout) {
+    return link_thread_->WaitForHandedOver(timeout);
+  }
   // Says goodbye to the routers and ends. Requests that still run are cut off. Idempotent.
   void Stop();
 
@@ -179,6 +183,7 @@ class WorkerGroup {
   void BeginDrain();
   [[nodiscard]] bool is_sole() const;  // any of them
   [[nodiscard]] bool WaitForDrained(std::chrono::milliseconds timeout);
+  [[nodiscard]] bool WaitForHandedOver(std::chrono::milliseconds timeout);
   void Stop();
 
   [[nodiscard]] std::span<const std::unique_ptr<Worker>> workers() const { return workers_; }

@@ -117,6 +117,19 @@ Result<void> Check(schema::Snapshot::Reader, const Snapshot& snapshot) {
   return CheckHashes(snapshot.runs, WireLimits::kMaxSnapshotHashes, "run.hashes");
 }
 
+Result<void> Check(schema::UsedPrefix::Reader, const UsedPrefix& prefix) {
+  if (prefix.hashes.empty()) return {};
+  if (prefix.hashes.size() != prefix.block_count || prefix.hashes.back() != prefix.hash) {
+    return DataLoss("prefixes.hashes", "are not those of its {} blocks", prefix.block_count);
+  }
+  if (!prefix.own || prefix.own->first_block < prefix.block_count) return {};
+  return DataLoss("prefixes.own.firstBlock", "{} of {} blocks", prefix.own->first_block, prefix.block_count);
+}
+
+Result<void> Check(schema::Prefixes::Reader, const Prefixes& answer) {
+  return CheckHashes(answer.prefixes, kMaxUsedHashes, "prefixes.hashes");
+}
+
 Result<void> Check(schema::Generate::Reader in, Generate& generate) {
   ROOST_RETURN_IF_ERROR(CheckBlockCount(generate.block_hashes.size(), generate.prompt.size()));
   const std::vector<LogitBias>& biases = generate.sampling.logit_bias;

@@ -41,6 +41,8 @@ void WriteMessage(const PeerMessage& in, schema::PeerMessage::Builder out);
 [[nodiscard]] Result<void> Check(schema::TokenEvent::Reader in, TokenEvent& event);
 [[nodiscard]] Result<void> Check(schema::Load::Reader in, const Load& load);
 [[nodiscard]] Result<void> Check(schema::Snapshot::Reader in, const Snapshot& snapshot);
+[[nodiscard]] Result<void> Check(schema::UsedPrefix::Reader in, const UsedPrefix& prefix);
+[[nodiscard]] Result<void> Check(schema::Prefixes::Reader in, const Prefixes& answer);
 [[nodiscard]] Result<void> Check(schema::Generate::Reader in, Generate& generate);
 [[nodiscard]] Result<void> Check(schema::Evict::What::Prompt::Reader in, const PromptToEvict& prompt);
 [[nodiscard]] Result<void> Check(schema::Hold::Reader in, const Hold& hold);

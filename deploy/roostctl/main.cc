@@ -25,6 +25,7 @@
 #include "deploy/roostctl/text_commands.h"
 #include "deploy/roostctl/top/top.h"
 #include "deploy/roostctl/transfers.h"
+#include "deploy/roostctl/victim.h"
 
 namespace roost::roostctl {
 namespace {
@@ -38,6 +39,7 @@ constexpr const Command* kCommands[] = {
     &kCordonCommand,
     &kUncordonCommand,
     &kDrainCommand,
+    &kVictimCommand,
     &kExplainCommand,
     &kPinCommand,
     &kUnpinCommand,

@@ -371,6 +371,7 @@ struct WorkerStatus {
   bool index_in_sync = false;  // the mode is exact and no snapshot is awaited
   std::uint64_t requests_total = 0;
   WorkerTotals totals;
+  double cache_value_seconds = 0;  // of prefill in an hour: see Worker::CacheValue
   wire::PeerVersion version;
   std::string fingerprint;  // of the model
   std::string kv_dtype;

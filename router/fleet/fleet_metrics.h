@@ -65,6 +65,7 @@ class WorkerMetrics {
  public:
   virtual ~WorkerMetrics() = default;
   virtual void OnWorkerLost(const std::string& /*model*/, LostReason /*reason*/) {}
+  virtual void OnHandover(const std::string& /*model*/, HandoverKind /*kind*/, HandoverEnd /*end*/) {}
   virtual void OnResync(ResyncReason /*reason*/) {}
   virtual void OnModeChange(WorkerMode /*to*/, ModeReason /*reason*/) {}
   virtual void OnIndexEvents(std::uint64_t /*stored_blocks*/, std::uint64_t /*removed_blocks*/) {}
@@ -77,6 +78,7 @@ class WorkerMetrics {
   virtual void SetIndex(const IndexUse& /*use*/) {}
   virtual void SetInFlight(const std::string& /*model*/, const std::string& /*worker_id*/, std::uint32_t /*requests*/) {
   }
+  virtual void SetCacheValue(const std::string& /*model*/, const std::string& /*worker_id*/, double /*seconds*/) {}
   virtual void SetMode(const std::string& /*model*/, const std::string& /*worker_id*/, WorkerMode /*mode*/) {}
   // The worker is gone: removes its time series.
   virtual void ForgetWorker(const std::string& /*model*/, const std::string& /*worker_id*/) {}

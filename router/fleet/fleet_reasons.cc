@@ -32,6 +32,23 @@ std::string_view NameOf(QueueRefusal refusal) {
   return "unknown";
 }
 
+std::string_view NameOf(HandoverKind kind) {
+  switch (kind) {
+    case HandoverKind::kLeave: return "leave";
+    case HandoverKind::kJoin: return "join";
+  }
+  return "unknown";
+}
+
+std::string_view NameOf(HandoverEnd end) {
+  switch (end) {
+    case HandoverEnd::kComplete: return "complete";
+    case HandoverEnd::kPartial: return "partial";
+    case HandoverEnd::kNothing: return "nothing";
+  }
+  return "unknown";
+}
+
 std::string_view NameOf(ResyncReason reason) {
   switch (reason) {
     case ResyncReason::kHello: return "hello";

@@ -38,6 +38,18 @@ enum class ResyncReason : std::uint8_t { kHello, kGap, kDigest };
 enum class QueueRefusal : std::uint8_t { kFull, kDeadline };
 [[nodiscard]] std::string_view NameOf(QueueRefusal refusal);
 
+// The reason why prefixes are handed over: a worker leaves, or joins.
+enum class HandoverKind : std::uint8_t { kLeave, kJoin };
+[[nodiscard]] std::string_view NameOf(HandoverKind kind);
+
+// The end of a handover.
+enum class HandoverEnd : std::uint8_t {
+  kComplete,
+  kPartial,  // some found no room, did not come, or were left when the worker went
+  kNothing,  // there was nothing to hand over, or no worker to take it
+};
+[[nodiscard]] std::string_view NameOf(HandoverEnd end);
+
 // The end of a Hold: as its worker says, or, when empty, without an answer.
 using PullOutcome = std::optional<wire::HoldOutcome>;
 inline constexpr std::string_view kUnanswered = "unanswered";

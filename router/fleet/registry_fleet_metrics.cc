@@ -146,6 +146,9 @@ class RegistryFleetMetrics final : public FleetMetrics {
   void OnWorkerLost(const std::string& model, LostReason reason) override {
     Counter(metrics::kRouterWorkersLost, {model, std::string(NameOf(reason))}).Increment();
   }
+  void OnHandover(const std::string& model, HandoverKind kind, HandoverEnd end) override {
+    Counter(metrics::kRouterHandovers, {model, std::string(NameOf(kind)), std::string(NameOf(end))}).Increment();
+  }
   void OnResync(ResyncReason reason) override {
     Counter(metrics::kRouterIndexResyncs, {std::string(NameOf(reason))}).Increment();
   }
@@ -185,6 +188,9 @@ class RegistryFleetMetrics final : public FleetMetrics {
     }
     entry->second->Set(requests);
   }
+  void SetCacheValue(const std::string& model, const std::string& worker_id, double seconds) override {
+    Gauge(metrics::kRouterWorkerCacheValue, {model, worker_id}).Set(seconds);
+  }
   void SetMode(const std::string& model, const std::string& worker_id, WorkerMode mode) override {
     for (const WorkerMode other : kModes) {
       Gauge(metrics::kRouterWorkerMode, {model, worker_id, std::string(NameOf(other))}).Set(mode == other ? 1 : 0);
@@ -193,6 +199,7 @@ class RegistryFleetMetrics final : public FleetMetrics {
   void ForgetWorker(const std::string& model, const std::string& worker_id) override {
     Remove(counters_, metrics::kRouterWorkerRequests, {model, worker_id});
     Remove(gauges_, metrics::kRouterWorkerInFlight, {model, worker_id});
+    Remove(gauges_, metrics::kRouterWorkerCacheValue, {model, worker_id});
     for (const WorkerMode mode : kModes) {
       Remove(gauges_, metrics::kRouterWorkerMode, {model, worker_id, std::string(NameOf(mode))});
     }
@@ -210,6 +217,9 @@ class RegistryFleetMetrics final : public FleetMetrics {
     for (auto& reason : NamesOf<RetryReason>()) Counter(metrics::kRouterRetries, {model, reason});
     for (auto& reason : NamesOf<LostReason>()) Counter(metrics::kRouterWorkersLost, {model, reason});
     for (auto& reason : NamesOf<QueueRefusal>()) Counter(metrics::kRouterQueueRefused, {model, reason});
+    for (auto& kind : NamesOf<HandoverKind>()) {
+      for (auto& end : NamesOf<HandoverEnd>()) Counter(metrics::kRouterHandovers, {model, kind, end});
+    }
     for (const std::string_view outcome : wire::kHoldOutcomeNames) {
       Counter(metrics::kRouterPulls, {model, std::string(outcome)});
     }

@@ -46,6 +46,7 @@ COMMANDS = [
     ("blocks at an address that no other host can dial",
      [*DEMO, "--transfer-address", "0.0.0.0:7100", "--insecure-bind"], 64, ["transfer-advertise", "0.0.0.0:7100"]),
     ("more pulls than there may be", [*DEMO, "--transfer-pulls", "65"], 64, ["--transfer-pulls", "65", "64"]),
+    ("a handover for ever", [*DEMO, "--handover-seconds", "601"], 64, ["--handover-seconds", "601", "600"]),
     ("readers that are no number", [*DEMO, "--transfer-readers", "all"], 64, ["--transfer-readers", "all"]),
     ("too little memory for blocks that travel", [*DEMO, "--backend", "cpu", "--transfer-memory", "100kB"], 78,
      ["transfer-memory", "100000 bytes", "8 blocks", "one has"]),

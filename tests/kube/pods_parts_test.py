@@ -17,11 +17,12 @@ import dns  # noqa: E402
 from load import Client  # noqa: E402
 from network import Policy, policy_rules  # noqa: E402
 
+PROMPT = {"prompt_tokens": 300, "prompt_tokens_details": {"cached_tokens": 288}}
 DONE = "data: [DONE]\n\n"
 
 
 def event(text, tokens=None):
-    usage = {"completion_tokens": tokens} if tokens is not None else None
+    usage = {"completion_tokens": tokens, **PROMPT} if tokens is not None else None
     return "data: " + json.dumps({"choices": [{"text": text}], "usage": usage, "system_fingerprint": "r1"}) + "\n\n"
 
 
@@ -75,7 +76,7 @@ class ClientTest(unittest.TestCase):
         self.assertEqual((record["text"], record["revision"], record["got"]), ("who goes", "r1", 8))
 
     def test_a_whole_answer_has_not_failed(self):
-        body = {"choices": [{"text": "who"}], "usage": {"completion_tokens": 8}, "system_fingerprint": "r1"}
+        body = {"choices": [{"text": "who"}], "usage": {"completion_tokens": 8, **PROMPT}, "system_fingerprint": "r1"}
         self.assertNotIn("error", answered(200, json.dumps(body), "application/json"))
 
     def test_every_other_end_has_failed(self):

@@ -109,6 +109,10 @@ void ClusterSim::Misfortune() {
         block_lines_[{Number(rng_.Below(worker_count_)), Number(rng_.Below(worker_count_))}];
     return line.CutUntil(clock_.Now() + std::chrono::milliseconds(rng_.Below(4000)));
   }
+  if (blocks_ == Blocks::kTravel && rng_.Below(3) == 0) {
+    const router::Service service = rng_.Below(2) == 0 ? router::Service::kCordoned : router::Service::kOpen;
+    return routers_[rng_.Below(router_count_)]->Cordon(workers_[rng_.Below(worker_count_)]->id(), service);
+  }
   const std::uint32_t router = Number(rng_.Below(router_count_));
   const std::uint32_t worker = Number(rng_.Below(worker_count_));
   Lines& lines = lines_[{router, worker}];
@@ -185,6 +189,7 @@ void ClusterSim::Recover(Duration time) {
   const Instant end = clock_.Now() + time;
   while (clock_.Now() < end) {
     ClientsAct();
+    for (const auto& worker : workers_) worker->Uncordon();
     Round();
   }
   // A lost tokenizer is asked for again after ten seconds.
@@ -239,6 +244,7 @@ void ClusterSim::CheckNothingIsLeft() {
     ASSERT_EQ(router->core().pending_count(), 0U);
     ASSERT_EQ(router->core().copy_count(), 0U);
     ASSERT_EQ(router->core().hold_count(), 0U);
+    ASSERT_EQ(router->core().handover_count(), 0U);
     for (const router::WorkerStatus& status : router->Workers()) ASSERT_EQ(status.in_flight_requests, 0U);
   }
   for (const auto& worker : workers_) {

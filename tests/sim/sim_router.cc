@@ -145,6 +145,12 @@ void SimRouter::Evict(std::vector<TokenId> prompt) {
 
 void SimRouter::EvictAll() { Order({.what = wire::TenantToEvict{}}); }
 
+void SimRouter::Cordon(const std::string& worker, router::Service service) {
+  static_cast<void>(core_.Send(router::CordonOrder{worker, service, {}}, {}, clock_.Now(),
+                               [](const std::vector<router::WorkerAnswer>&) {}));
+  CarryOut();
+}
+
 // Refused while no worker is there.
 void SimRouter::Order(const router::EvictOrder& order) {
   static_cast<void>(core_.Send(order, {}, clock_.Now(), [](const std::vector<router::WorkerAnswer>&) {}));

@@ -43,8 +43,14 @@ class SimRouter {
   void Evict(std::vector<TokenId> prompt);
   void EvictAll();
 
+  // Takes the worker out of service, which hands over, or puts it back.
+  void Cordon(const std::string& worker, router::Service service);
+
   router::FleetCore& core() { return core_; }
-  [[nodiscard]] bool is_idle() const { return core_.request_count() == 0 && core_.copy_count() == 0; }
+  [[nodiscard]] bool is_idle() const {
+    return core_.request_count() == 0 && core_.copy_count() == 0 && core_.hold_count() == 0 &&
+           core_.handover_count() == 0;
+  }
   [[nodiscard]] std::vector<router::WorkerStatus> Workers() { return core_.Workers(clock_.Now()); }
   // True if its index holds exactly `held` for this worker.
   [[nodiscard]] bool ViewIs(const router::WorkerStatus& worker, const std::set<BlockHash>& held) const;

@@ -53,7 +53,8 @@ worker::LinkCore::Setup SimWorker::CoreSetup(const Setup& setup) const {
   core.hello.max_running_requests = 64;
   core.hello.tokenizer_digest = "digest";
   core.hello.sends_cache_events = setup.sends_cache_events;
-  core.hello.features = {wire::Feature::kEvicts, wire::Feature::kEvictsBlocks};
+  core.hello.features = {wire::Feature::kAnswers, wire::Feature::kEvicts, wire::Feature::kEvictsBlocks,
+                         wire::Feature::kCordons};
   core.tokenizer.digest = "digest";
   if (!setup.exchanges_blocks) return core;
   core.hello.features.insert(wire::Feature::kHolds);

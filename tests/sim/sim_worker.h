@@ -42,6 +42,10 @@ class SimWorker final : private worker::LinkEffects {
   void Receive(const std::string& worker_id, TransferMessage message) {
     transfer_.Receive(worker_id, std::move(message));
   }
+  // Back in service, as all its routers are told.
+  void Uncordon() {
+    for (std::uint32_t i = 0; i < setup_.router_count; ++i) core_.OnMessage(worker::PeerId(i), wire::Cordon{false});
+  }
   // Runs what is due now: steps of the engine, snapshots, heartbeats, hellos, fetches.
   void Run();
   // The next report is lost before the link, as when the link falls behind the engine.

@@ -231,11 +231,12 @@ TEST(WorkerOptionsTest, BlocksTravelOnLoopbackWithoutKeys) {
   EXPECT_FALSE(Parse({"--model", "m", "--transfer", "on"}).ok());
 }
 
-TEST(WorkerOptionsTest, PullsAndReadersHaveBoundsAndMayBeNone) {
+TEST(WorkerOptionsTest, PullsReadersAndTheHandoverHaveBoundsAndMayBeNone) {
   const auto defaults = Parse({"--model", "m"});
   EXPECT_EQ(defaults->transfer_pulls, 8U);
   EXPECT_EQ(defaults->transfer_readers, 16U);
-  for (const auto& [flag, most] : {std::pair("transfer-pulls", 64), std::pair("transfer-readers", 256)}) {
+  EXPECT_EQ(defaults->handover_seconds, 10);
+  for (const auto& [flag, most] : {std::pair("transfer-pulls", 64), std::pair("transfer-readers", 256), {"handover-seconds", 600}}) {
     const std::string name = std::string("--") + flag;
     for (const int value : {0, 1, most}) {
       EXPECT_TRUE(Parse({"--model", "m", name.c_str(), std::to_string(value).c_str()}).ok()) << flag << " " << value;

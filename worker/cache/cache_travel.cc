@@ -1,6 +1,9 @@
 #include "worker/cache/cache_travel.h"
 
 #include <algorithm>
+#include <chrono>
+#include <span>
+#include <utility>
 
 #include "common/base/check.h"
 
@@ -21,6 +24,34 @@ std::vector<BlockRef> PathTo(const PrefixCache& cache, BlockHash hash) {
   for (; block != kNoBlock; block = cache.tree()[block].parent) path.push_back(cache.pool().RefTo(BlockId(block)));
   std::reverse(path.begin(), path.end());
   return path;
+}
+
+namespace {
+
+void DescribePrefix(PrefixCache& cache, std::span<const BlockRef> path, wire::UsedPrefix& prefix) {
+  const BlockTree& tree = cache.tree();
+  const auto node = [&](std::size_t i) -> const BlockNode& { return tree[path[i].block.value()]; };
+  prefix.root = node(0).root;
+  for (std::size_t i = 0; i < path.size(); ++i) {
+    prefix.hashes.push_back(node(i).hash);
+    const bool begins_own = !prefix.own && node(i).root != prefix.root;
+    if (begins_own) prefix.own = {.first_block = static_cast<std::uint32_t>(i), .root = node(i).root};
+  }
+  prefix.tenant = cache.tenants().name(node(path.size() - 1).tenant);
+  const auto age = std::chrono::duration_cast<std::chrono::milliseconds>(cache.AgeOf(path.back().block)).count();
+  prefix.age_ms = std::min(static_cast<std::uint64_t>(age), wire::kMaxKeepMs);
+}
+
+}  // namespace
+
+void DescribePrefixes(PrefixCache& cache, std::size_t most_hashes, std::vector<wire::UsedPrefix>& prefixes) {
+  std::vector<wire::UsedPrefix> described;
+  for (wire::UsedPrefix& prefix : prefixes) {
+    if (prefix.block_count > most_hashes) continue;
+    most_hashes -= prefix.block_count;
+    DescribePrefix(cache, PathTo(cache, prefix.hash), described.emplace_back(std::move(prefix)));
+  }
+  prefixes = std::move(described);
 }
 
 ReadyBlock Describe(const BlockTree& tree, BlockId block) {

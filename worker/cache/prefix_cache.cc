@@ -176,6 +176,7 @@ CommitResult PrefixCache::Commit(const NewBlock& block, std::optional<BlockId> p
                             .root = block.root,
                             .parent = parent ? parent->value() : kNoBlock,
                             .position = block.position,
+                            .hit_count = block.hit_count,
                             .tenant = block.tenant,
                             .source = block.source,
                             .token_count = static_cast<std::uint16_t>(tree_.block_tokens()),

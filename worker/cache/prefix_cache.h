@@ -147,6 +147,8 @@ class PrefixCache {
   void TakeEvents(std::vector<wire::CacheEvent>& events) { events_.TakeTo(events); }
   [[nodiscard]] std::vector<wire::CacheEvent> TakeEvents();
   [[nodiscard]] ResidencyCounts TakeResidency() { return residency_.Take(); }
+  // Time since the block, which is ready, became so.
+  [[nodiscard]] Duration AgeOf(BlockId block) const { return residency_.AgeOf(block, now_); }
 
   // From now on adds its changes to `changes`, which outlives it.
   void NoteChanges(CacheChanges& changes) { changes_ = &changes; }

@@ -56,6 +56,7 @@ struct NewBlock {
   std::span<const TokenId> tokens;
   TenantId tenant = {};  // a user of the cache's TenantBlocks
   SourceId source = {};
+  std::uint32_t hit_count = 0;  // where it came from
 };
 
 // A ready block, as others may be told of it. A view that is valid until the cache changes.

@@ -1,4 +1,5 @@
 // Orders on the cache. Pins and questions are carried out at once; an erasure and a Hold take steps.
+#include "worker/cache/cache_travel.h"
 #include "worker/cache/cache_views.h"
 #include "worker/engine/engine_state.h"
 #include "worker/engine/erasures.h"
@@ -35,7 +36,12 @@ std::optional<OrderReply> Engine::State::CarryOut(LinkId /*link*/, wire::Unpin& 
 template <>
 std::optional<OrderReply> Engine::State::CarryOut(LinkId /*link*/, wire::WantPrefixes& want,
                                                   const std::optional<HoldReceipt>& /*receipt*/) {
-  return wire::Prefixes{.answer_id = want.answer_id, .prefixes = MostUsed(cache.tree(), want.most, want.tokens)};
+  wire::Prefixes answer{.answer_id = want.answer_id, .prefixes = MostUsed(cache.tree(), want.most, want.tokens)};
+  if (want.with_hashes == wire::PrefixHashes::kTell) {
+    scheduler.AdvanceTo(clock.Now());
+    DescribePrefixes(cache, wire::kMaxUsedHashes, answer.prefixes);
+  }
+  return answer;
 }
 
 template <>

@@ -67,6 +67,7 @@ void LinkCore::BeginLife(Link& link) {
   link.peer_prompt_sender = PeerPromptSender();
   link.has_news = false;
   link.adapters_due = false;
+  link.has_handed_over = false;
   link.snapshot_due = setup_.hello.sends_cache_events;
   link.next_hello = clock_.Now();
 }
@@ -371,8 +372,18 @@ bool LinkCore::is_sole() const {
                      [](const Link& link) { return link.state == State::kUp && link.is_sole; });
 }
 
+bool LinkCore::is_handed_over() const {
+  if (setup_.hello.transfer.address.empty()) return true;
+  return load_.leaving_bytes == 0 && std::none_of(links_.begin(), links_.end(), [](const Link& link) {
+           return link.state == State::kUp && link.hands_over && !link.has_handed_over;
+         });
+}
+
 void LinkCore::ApplyDraining() {
   load_.draining = is_leaving_ || load_.cordoned || !engine_absence_.empty();
+  if (!load_.draining) {
+    for (Link& link : links_) link.has_handed_over = false;
+  }
   TellLoad();
 }
 

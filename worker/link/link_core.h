@@ -182,6 +182,9 @@ class LinkCore {
   [[nodiscard]] std::vector<RouterStatus> statuses() const;
   // The reason why the engine takes no requests now; empty if it takes them. A change counts as a change of status.
   [[nodiscard]] const std::string& engine_absence() const { return engine_absence_; }
+  // True if no other worker will fetch blocks here any more: each router that is up has said so since this worker
+  // drains, or does not hand over, and nothing is on its way.
+  [[nodiscard]] bool is_handed_over() const;
   // True if a status may have changed since the last call.
   [[nodiscard]] bool TakeStatusChange() { return std::exchange(status_changed_, false); }
 
@@ -205,6 +208,8 @@ class LinkCore {
     std::uint64_t generate_digest = 0;  // digest of the received Generates; see wire::Ping
     bool is_sole = false;               // as the router said last
     bool takes_checkpoints = false;     // its protocol has resumable blocks
+    bool hands_over = false;            // its protocol has handedOver
+    bool has_handed_over = false;       // since this worker drains
     bool snapshot_due = true;  // a snapshot is due and will contain the events so far, so none are sent before it
     Instant next_hello;
     Instant last_heard;  // or last dialled, if that is later
@@ -260,6 +265,7 @@ class LinkCore {
   void Handle(Link& link, Order order) { HandleOrder(link, std::move(order)); }
   void HandleOrder(Link& link, EngineOrder order);
   void Handle(Link& link, const wire::Cordon& cordon);
+  void Handle(Link& link, const wire::HandedOver&);
 
   void WarnOfCrowding(const wire::Crowding& crowding);
   void TellLoad();

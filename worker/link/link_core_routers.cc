@@ -22,8 +22,9 @@ std::optional<OrderReply> RefusalWithoutRoom(const EngineOrder& order) {
   return std::nullopt;
 }
 
-// The minor version of the protocol from which on routers know resumable blocks.
+// The minor versions of the protocol from which on routers know resumable blocks, and say when they have handed over.
 constexpr std::uint32_t kHasCheckpoints = 10;
+constexpr std::uint32_t kHandsOver = 11;
 
 }  // namespace
 
@@ -77,6 +78,7 @@ void LinkCore::Handle(Link& link, const wire::Welcome& welcome) {
   link.router_instance = welcome.router_instance;
   link.state = State::kUp;
   link.takes_checkpoints = welcome.version.minor >= kHasCheckpoints;
+  link.hands_over = welcome.version.minor >= kHandsOver;
   LogInfo("router link up", {{"router", link.name},
                              {"epoch", std::to_string(link.epoch)},
                              {"reason", std::string(reason)},
@@ -177,6 +179,11 @@ void LinkCore::Handle(Link& link, const wire::Cordon& cordon) {
   }
   load_.cordoned = cordon.in_force;
   ApplyDraining();
+}
+
+// It may have crossed the report that this worker takes requests again.
+void LinkCore::Handle(Link& link, const wire::HandedOver&) {
+  link.has_handed_over = link.state == State::kUp && load_.draining;
 }
 
 void LinkCore::Handle(Link& link, const wire::Cancel& cancel) {

@@ -41,6 +41,7 @@ void LinkThread::BeginDrain() {
 
 bool LinkThread::WaitForRouter(std::chrono::milliseconds timeout) { return WaitFor(welcomed_, timeout); }
 bool LinkThread::WaitForDrained(std::chrono::milliseconds timeout) { return WaitFor(drained_, timeout); }
+bool LinkThread::WaitForHandedOver(std::chrono::milliseconds timeout) { return WaitFor(handed_over_, timeout); }
 
 bool LinkThread::WaitFor(const bool& milestone, std::chrono::milliseconds timeout) {
   std::unique_lock lock(told_mutex_);
@@ -234,7 +235,9 @@ void LinkThread::FlushBacklog() {
 void LinkThread::ApplyDrain() {
   if (!draining_.load()) return;
   if (!std::exchange(drain_begun_, true)) core_.BeginDrain();
-  if (core_.in_flight_request_count() == 0) Reach(drained_);
+  if (core_.in_flight_request_count() > 0) return;
+  Reach(drained_);
+  if (core_.is_handed_over()) Reach(handed_over_);
 }
 
 }  // namespace roost::worker

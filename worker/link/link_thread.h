@@ -71,6 +71,8 @@ class LinkThread final : private LinkEffects {
   [[nodiscard]] bool WaitForRouter(std::chrono::milliseconds timeout);
   // Waits until draining has begun and no request is left. False after `timeout`.
   [[nodiscard]] bool WaitForDrained(std::chrono::milliseconds timeout);
+  // Waits until, besides, the routers have handed over what others shall hold: see LinkCore. False after `timeout`.
+  [[nodiscard]] bool WaitForHandedOver(std::chrono::milliseconds timeout);
   // Says goodbye and ends. Idempotent.
   void Stop();
 
@@ -121,6 +123,7 @@ class LinkThread final : private LinkEffects {
   // Guarded by told_mutex_.
   bool welcomed_ = false;
   bool drained_ = false;
+  bool handed_over_ = false;
   std::vector<RouterStatus> statuses_;
   std::string engine_absence_;
 

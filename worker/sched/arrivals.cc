@@ -138,7 +138,8 @@ std::optional<HoldOutcome> Arrivals::CommitNext(Arrival& arrival, std::vector<Ar
                                              .position = block.position,
                                              .tokens = frame.opened.tokens,
                                              .tenant = block.tenant == 0 ? TenantId() : arrival.tenant,
-                                             .source = arrival.spec.source},
+                                             .source = arrival.spec.source,
+                                             .hit_count = arrival.spec.hit_count},
                                             parent, *own, arrival.spec.group);
   if (result.kind != CommitResult::Kind::kStored) {
     // Another prefix has this hash; an equal block would have been found.

@@ -50,6 +50,7 @@ struct ArrivalSpec {
   EvictionGroup group = EvictionGroup(0);
   SourceId source = {};
   wire::HoldPurpose purpose = wire::HoldPurpose::kCopy;
+  std::uint32_t hit_count = 0;  // of its blocks, where they come from
   Instant begin;
   Instant patience_end;
 

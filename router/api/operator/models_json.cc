@@ -75,6 +75,7 @@ void WriteWorker(const WorkerStatus& worker, JsonWriter& json) {
   json.Key("requests_total").Number(worker.requests_total);
   WriteShare(worker.share, json);
   WriteTotals(worker.totals, json);
+  json.Key("cache_value_seconds").Number(worker.cache_value_seconds);
   json.Key("release").String(worker.version.release).Key("protocol").String(ProtocolOf(worker.version));
   json.Key("fingerprint").String(worker.fingerprint).Key("kv_dtype").String(worker.kv_dtype);
   json.Key("adapters").BeginArray();

@@ -82,7 +82,8 @@ std::optional<std::uint64_t> HoldBook::Start(const Worker& worker, const PrefixP
                   .patience_ms = static_cast<std::uint64_t>(patience.count()),
                   .source = {.worker_id = source->hello.worker_id,
                              .address = source->hello.transfer.address,
-                             .ticket = TicketFor(worker, *source)}};
+                             .ticket = TicketFor(worker, *source)},
+                  .hits = wishes.hits};
   if (hold.own && hold.own->first_block >= end) hold.own.reset();
   effects_.Send(worker.identity, std::move(hold), spec.memory);
   if (end > pull.first_block) {

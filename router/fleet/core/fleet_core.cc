@@ -35,7 +35,8 @@ FleetCore::FleetCore(FleetCoreOptions options, Policy& policy, FleetMetrics& met
                         .seed = Rng(~router_instance_)()}),
       requests_(options_.requests, Rng(~seed)(), worker_registry_, policy, effects_, metrics),
       forwards_(options_.forwards, Rng(~seed)() ^ (std::uint64_t{1} << 61U), worker_registry_, effects_, metrics),
-      orders_(Mix64(~seed), worker_registry_, requests_, effects_) {}
+      orders_(Mix64(~seed), worker_registry_, requests_, effects_),
+      handovers_(Mix64(seed ^ Mix64(~seed)), worker_registry_, requests_, effects_, metrics) {}
 
 void FleetCore::OnMessage(const std::string& identity, wire::WorkerMessage message, Instant now) {
   if (const auto* const hello = std::get_if<wire::Hello>(&message)) {
@@ -48,6 +49,8 @@ void FleetCore::OnMessage(const std::string& identity, wire::WorkerMessage messa
     return;
   }
   worker->link.OnMessage(now);
+  auto* const prefixes = std::get_if<wire::Prefixes>(&message);
+  if (prefixes != nullptr && handovers_.OnPrefixes(worker->hello.worker_id, *prefixes, now)) return;
   if (orders_.OnMessage(worker->hello.worker_id, message)) return;
   if (auto* const step = std::get_if<wire::Step>(&message)) {
     OnStep(*worker, std::move(*step), now);
@@ -94,6 +97,7 @@ void FleetCore::OnHello(const std::string& identity, const wire::Hello& hello, I
   forwards_.OnWorkerLost(hello.worker_id, now);
   journal_.OnLost(hello.worker_id, model, LostReason::kRestarted, requests, now);
   orders_.OnWorkerLost(hello.worker_id);
+  handovers_.OnWorkerLost(hello.worker_id, now);
 }
 
 bool FleetCore::YieldsName(Worker& worker, const std::string& identity, const wire::Hello& hello, Instant now) {
@@ -211,6 +215,7 @@ void FleetCore::OnStep(Worker& worker, wire::Step step, Instant now) {
   }
   requests_.DispatchWaitingTo(worker, now);
   orders_.OnReport(worker, now);
+  handovers_.OnReport(worker, now);
 }
 
 void FleetCore::OnSnapshot(Worker& worker, const wire::Snapshot& chunk, Instant now) {
@@ -294,6 +299,7 @@ Aftermath FleetCore::Remove(const std::string& worker_id, Instant now) {
   const Aftermath requests = requests_.OnWorkerLost(worker_id, now);
   forwards_.OnWorkerLost(worker_id, now);
   orders_.OnWorkerLost(worker_id);
+  handovers_.OnWorkerLost(worker_id, now);
   return requests;
 }
 
@@ -347,11 +353,12 @@ void FleetCore::Tick(Instant now, Inbox inbox) {
   requests_.Expire(now);
   forwards_.Expire(now);
   orders_.Expire(now);
+  handovers_.Expire(now);
   requests_.DispatchWaiting(now);
   worker_registry_.revisions().SweepIndexes();
   TellArrivals(now);
   Observe(now);
-  PublishGauges();
+  PublishGauges(now);
   ListTransfers(now);
 }
 
@@ -419,11 +426,12 @@ void FleetCore::Observe(Instant now) {
   for (const std::string& model : journal_.Observe(workers, now)) metrics_.ForgetModel(model);
 }
 
-void FleetCore::PublishGauges() {
+void FleetCore::PublishGauges(Instant now) {
   worker_registry_.ForEach([&](const Worker& worker) {
     metrics_.SetInFlight(worker.hello.model, worker.hello.worker_id,
                          worker.ledger->request_count() + worker.forward_count);
     metrics_.SetMode(worker.hello.model, worker.hello.worker_id, worker.view.mode());
+    metrics_.SetCacheValue(worker.hello.model, worker.hello.worker_id, worker.CacheValue(now));
   });
   requests_.waiting().Publish();
   for (const auto& [model, counts] : journal_.Counts()) metrics_.SetWorkers(model, counts);
@@ -460,6 +468,7 @@ Result<void> FleetCore::Send(Order order, std::span<const WorkerMatch> matches, 
   const bool goes_to_workers =
       !std::holds_alternative<PromptQuery>(order) && !std::holds_alternative<DecisionsQuestion>(order);
   if (goes_to_workers) ROOST_RETURN_IF_ERROR(CheckOpen());
+  if (const auto* const evict = std::get_if<EvictOrder>(&order)) handovers_.Evict(*evict);
   return orders_.Send(std::move(order), matches, now, std::move(done));
 }
 
@@ -517,6 +526,7 @@ void FleetCore::Shutdown() {
   requests_.EndAll({ErrorCode::kUnavailable, "the router is stopping", ""});
   forwards_.EndAll({ErrorCode::kUnavailable, "the router is stopping", ""});
   orders_.EndAll();
+  handovers_.EndAll();
 }
 
 }  // namespace roost::router

@@ -36,6 +36,7 @@
 #include "common/base/result.h"
 #include "common/base/rng.h"
 #include "router/fleet/core/fleet_journal.h"
+#include "router/fleet/core/handovers.h"
 #include "router/fleet/core/model_arrivals.h"
 #include "router/fleet/core/orders.h"
 #include "router/fleet/dispatcher.h"
@@ -128,6 +129,7 @@ class FleetCore {
   [[nodiscard]] std::size_t waiting_count() const { return requests_.waiting().size(); }
   [[nodiscard]] std::size_t copy_count() const { return requests_.copies().size(); }
   [[nodiscard]] std::size_t hold_count() const { return requests_.copies().holds().size(); }
+  [[nodiscard]] std::size_t handover_count() const { return handovers_.size(); }
   [[nodiscard]] std::size_t pending_count() const { return worker_registry_.pending().size(); }
   [[nodiscard]] std::uint64_t indexed_block_count() const { return worker_registry_.revisions().indexed_block_count(); }
 
@@ -166,7 +168,7 @@ class FleetCore {
     return now < recovered_at_ || (last_tick_ && now - *last_tick_ >= options_.worker_timeout / 2);
   }
   void LoseSilentWorkers(Instant now, Inbox inbox);
-  void PublishGauges();
+  void PublishGauges(Instant now);
   void ListTransfers(Instant now);
 
   const FleetCoreOptions options_;
@@ -177,6 +179,7 @@ class FleetCore {
   RequestTable requests_;
   ForwardTable forwards_;
   Orders orders_;
+  Handovers handovers_;
   Arrivals arrivals_;
   FleetJournal journal_;
   std::shared_ptr<const std::vector<TransferPair>> transfers_ = std::make_shared<const std::vector<TransferPair>>();

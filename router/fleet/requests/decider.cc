@@ -1,5 +1,6 @@
 #include "router/fleet/requests/decider.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace roost::router {
@@ -34,7 +35,17 @@ std::optional<Placement> Decider::Decide(const PlacementQuery& query, Instant no
   metrics_.OnDecision(policy_.name(), decision->reason);
   metrics_.OnDecisionAudit(spec.model->model_name(), *decision, audit);
   const std::uint64_t number = Log(query, *decision, audit, now);
-  return Placement{worker_registry_.At(decision->slot), *std::move(decision), number, now};
+  Worker& worker = worker_registry_.At(decision->slot);
+  const std::uint32_t elsewhere_tokens = TokensElsewhere(route, worker);
+  return Placement{worker, *std::move(decision), number, now, elsewhere_tokens};
+}
+
+// The deepest come first.
+std::uint32_t Decider::TokensElsewhere(const RouteQuery& query, const Worker& chosen) const {
+  const auto other = std::find_if(query.matches.begin(), query.matches.end(), [&](const WorkerMatch& match) {
+    return match.worker != chosen.slot && worker_registry_.FindAt(match.worker) != nullptr;
+  });
+  return other == query.matches.end() ? 0 : other->block_count * chosen.hello.block_tokens;
 }
 
 std::optional<Decision> Decider::Ask(const ServedModel& model, std::uint32_t prompt_token_count,
@@ -82,7 +93,8 @@ Decider::Prediction Decider::PredictionOf(const Placement& placement) {
           .itl_seconds = placement.decision.predicted_itl_seconds,
           .in_seconds = placement.decision.in_seconds,
           .cached_tokens = placement.decision.matched_tokens,
-          .arriving_tokens = placement.decision.arriving_tokens};
+          .arriving_tokens = placement.decision.arriving_tokens,
+          .elsewhere_tokens = placement.elsewhere_tokens};
 }
 
 void Decider::OnOutcome(const Prediction& prediction, std::uint32_t cached_tokens, Instant first_token_at) {

@@ -52,6 +52,7 @@ struct Placement {
   Decision decision;
   std::uint64_t number = 0;  // in the log
   Instant decided_at{};
+  std::uint32_t elsewhere_tokens = 0;  // of the prompt, that another worker which takes requests holds
 };
 
 class Decider {
@@ -84,6 +85,7 @@ class Decider {
     bool in_seconds = false;  // see Decision
     std::uint32_t cached_tokens = 0;
     std::uint32_t arriving_tokens = 0;  // the last of these, which come from another worker
+    std::uint32_t elsewhere_tokens = 0;
   };
   [[nodiscard]] static Prediction PredictionOf(const Placement& placement);
   // It is known how many tokens an attempt found cached, with its first token or later.
@@ -113,6 +115,7 @@ class Decider {
   [[nodiscard]] const Transfers* TransfersOrNone() const {
     return wishes_.pulls == RequestPulls::kOn ? &worker_registry_.transfers() : nullptr;
   }
+  [[nodiscard]] std::uint32_t TokensElsewhere(const RouteQuery& query, const Worker& chosen) const;
   [[nodiscard]] std::uint64_t Log(const PlacementQuery& query, const Decision& decision, const DecisionAudit& audit,
                                   Instant now);
 

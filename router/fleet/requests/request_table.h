@@ -161,6 +161,7 @@ class RequestTable {
   [[nodiscard]] Decider& decider() { return decider_; }
   [[nodiscard]] const PrefixCopies& copies() const { return copies_; }
   [[nodiscard]] PrefixCopies& copies() { return copies_; }
+  [[nodiscard]] HoldBook& holds() { return holds_; }
 
  private:
   struct Choice {

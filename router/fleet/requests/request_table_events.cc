@@ -168,6 +168,8 @@ void RequestTable::OnCacheOutcome(Attempt& attempt, const wire::TokenEvent& even
   Worker* const worker = worker_registry_.Find(attempt.worker_id);
   if (worker == nullptr) return;
   worker->totals.cached_tokens += *event.cached_token_count;
+  const std::uint32_t cached_tokens = std::min(*event.cached_token_count, attempt.prompt_token_count);
+  worker->NoteOnlyHere(cached_tokens - std::min(cached_tokens, attempt.prediction.elsewhere_tokens), now);
   if (attempt.request->spec.generate.cache_mode == wire::CacheMode::kOff) return;
   const auto change = worker->view.OnOutcome({.promised_at = attempt.prediction.decided_at,
                                               .promised = attempt.prediction.cached_tokens,

@@ -1,6 +1,7 @@
 #include "router/fleet/workers/known_worker.h"
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <utility>
 #include <vector>
@@ -55,6 +56,7 @@ Worker::Worker(wire::Hello its_hello, WorkerSlot its_slot, std::shared_ptr<Prefi
       told(pending, slot, hello.checkpoints ? PeerPrompts::GoesOn::kWhole : PeerPrompts::GoesOn::kAnywhere),
       link(options.link_timeout, now),
       last_sent(turn),
+      saved_only_here(kCacheValueTime, now),
       engine(options.stall_timeout, now),
       first_tokens(options.stall_timeout / 2, now),
       later_tokens(options.stall_timeout / 2) {
@@ -111,6 +113,21 @@ DecodeCost Worker::decode_cost() const {
 double Worker::decode_step_seconds() const {
   const auto context = static_cast<double>(load.running_context_tokens);
   return std::max(decode_cost().StepSeconds(std::max(load.running_requests, 1U), context), present_step_seconds());
+}
+
+void Worker::NoteOnlyHere(std::uint32_t tokens, Instant now) {
+  const double rate = prefill_tokens_per_second();
+  if (tokens > 0 && rate > 0) saved_only_here.Add(tokens / rate, now);
+}
+
+// Scaled up for a worker that is so young that its sum has not grown to what a steady stream makes of it.
+double Worker::CacheValue(Instant now) const {
+  constexpr double kLeastSeconds = 60;
+  constexpr double kHourSeconds = 3600;
+  const double half_life = ToSeconds(kCacheValueTime);
+  const double age = std::max(ToSeconds(now - came_at), kLeastSeconds);
+  const double counted_seconds = half_life / std::log(2) * (1 - std::exp2(-age / half_life));
+  return saved_only_here.At(now) * kHourSeconds / counted_seconds;
 }
 
 bool Worker::IsStalled(Instant now) const {

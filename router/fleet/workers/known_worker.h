@@ -24,12 +24,16 @@
 #include "router/index/pending_prefixes.h"
 #include "router/index/prefix_index.h"
 #include "router/route/busy_share.h"
+#include "router/route/faded_sum.h"
 #include "router/route/transfers.h"
 
 namespace roost::router {
 
 // The ways of blocks to and from the worker of this hello.
 [[nodiscard]] TransferPlace PlaceOf(const wire::Hello& hello);
+
+// The time scale of Worker::CacheValue.
+inline constexpr Duration kCacheValueTime = std::chrono::minutes(10);
 
 // One epoch of a worker: from an accepted hello to its end or its next hello.
 struct Worker {
@@ -61,6 +65,11 @@ struct Worker {
   // The time that a step of its decodes should take, or takes now if that is longer. 0 while nothing is known.
   [[nodiscard]] double decode_step_seconds() const;
 
+  // A request found so many tokens in its cache that it would have found in no other one.
+  void NoteOnlyHere(std::uint32_t tokens, Instant now);
+  // The seconds of prefill in an hour that its cache saves and no other could, by the last kCacheValueTime or so.
+  [[nodiscard]] double CacheValue(Instant now) const;
+
   // True if the engine has work and has made no progress for longer than a step can take.
   [[nodiscard]] bool IsStalled(Instant now) const;
 
@@ -87,6 +96,7 @@ struct Worker {
   std::uint64_t generate_digest = 0;  // of the requests that it was sent; see wire::Ping
   std::uint64_t last_sent;            // see WorkerView
   bool receives_copy = false;         // it is computing a copy of a prefix
+  FadedSum saved_only_here;           // seconds of prefill
   EngineWatch engine;
   FirstTokens first_tokens;
   LaterTokens later_tokens;
@@ -101,8 +111,9 @@ struct Worker {
   // Its connection is gone, and it has some time to come back on another one: until then it gets no requests, and they
   // wait where no other worker takes them.
   bool is_unreachable = false;
-  bool is_leaving = false;   // it refused a request because it is leaving; valid until its next report
-  bool was_serving = false;  // at the registry's last Refresh
+  bool is_leaving = false;            // it refused a request because it is leaving; valid until its next report
+  bool was_serving = false;           // at the registry's last Refresh
+  bool was_offered_prefixes = false;  // once it served and its cache was known: see Handovers
 
  private:
   // The step of `load`, which has just come.

@@ -367,6 +367,7 @@ WorkerStatus WorkerRegistry::StatusOf(const Worker& worker, Instant now) const {
           .index_in_sync = worker.view.in_sync(),
           .requests_total = worker.requests_total,
           .totals = worker.totals,
+          .cache_value_seconds = worker.CacheValue(now),
           .version = worker.hello.version,
           .fingerprint = worker.hello.fingerprint,
           .kv_dtype = worker.hello.kv_dtype,

@@ -75,6 +75,22 @@ TEST(CodecTest, RefusesValuesThatMakeNoSense) {
                         "prefixes.blockCount");
   expect_prefix_refused({.hash = {1, 2}, .block_count = 1, .hits = 0, .first_tokens = {}, .last_tokens = {}},
                         "prefixes.hits");
+  UsedPrefix used = random.MakeUsedPrefix();
+  used.block_count = 3;
+  used.hashes = {{1, 1}, {2, 2}, {3, 3}};
+  used.hash = {3, 3};
+  used.own = {.first_block = 3, .root = {4, 4}};
+  expect_prefix_refused(used, "prefixes.own.firstBlock");
+  used.own.reset();
+  used.hash = {2, 2};
+  expect_prefix_refused(used, "prefixes.hashes");
+  used.hash = {3, 3};
+  used.block_count = 4;
+  expect_prefix_refused(used, "prefixes.hashes");
+  used.hashes.assign(WireLimits::kMaxPromptHashes, {3, 3});
+  used.block_count = WireLimits::kMaxPromptHashes;
+  EXPECT_TRUE(DecodeWorkerMessage(Encode(WorkerMessage(Prefixes{1, {used}}))).ok());
+  expect_refused(WorkerMessage(Prefixes{1, {used, used}}), "prefixes.hashes");
   const auto expect_hold_refused = [&](auto change, const char* field) {
     Hold hold = random.MakeHold();
     change(hold);

@@ -93,6 +93,14 @@ class RandomValues {
     load.step_seconds = Coin() ? 0 : 0.001 + rng_.Uniform();
   }
   static void Fit(Snapshot&) {}
+  static void Fit(UsedPrefix& prefix) {
+    if (prefix.hashes.empty()) return;
+    prefix.block_count = static_cast<std::uint32_t>(prefix.hashes.size());
+    prefix.hash = prefix.hashes.back();
+    if (prefix.own) prefix.own->first_block %= prefix.block_count;
+    if (prefix.own && prefix.own->first_block == 0) prefix.own.reset();
+  }
+  static void Fit(Prefixes&) {}
   void Fit(Generate& generate) {
     FitHashes(generate.block_hashes, generate.prompt.size());
     TokenId token = 0;

@@ -132,12 +132,13 @@ class Harness:
             self.client_key = (keys / "my-app.key").read_text().strip()
         return secrets
 
-    def documents(self, revision="first", restarted_at=None, workers=2):
+    def documents(self, revision="first", restarted_at=None, workers=2, workers_restarted_at=None):
         """An overlay of a user's own. The workers share this machine's cores, so each gets one thread and a small pool."""
         components = ["model", "secure"] if self.options.is_secure else ["model"]
         worker = {
             "apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "roost-worker"},
-            "spec": {"replicas": workers, "template": {"spec": {
+            "spec": {"replicas": workers, "template": {
+                "metadata": {"annotations": {"kubectl.kubernetes.io/restartedAt": workers_restarted_at or ""}}, "spec": {
                 "initContainers": [{"name": "fetch-model", "env": [
                     {"name": "MODEL_URL", "value": f"{self.models_url}/{revision}.tar"},
                     {"name": "MODEL_SHA256", "value": self.checksums[revision]}]}],

@@ -82,7 +82,11 @@ class Client:
             return {"error": f"status {response.status}: {text[:300]}"}
         answer = json.loads(text)
         return {"got": answer["usage"]["completion_tokens"], "text": answer["choices"][0]["text"],
-                "revision": answer["system_fingerprint"]}
+                "revision": answer["system_fingerprint"], **Client.cache_use(answer["usage"])}
+
+    @staticmethod
+    def cache_use(usage):
+        return {"cached": usage["prompt_tokens_details"]["cached_tokens"], "prompt_tokens": usage["prompt_tokens"]}
 
     @staticmethod
     def read_stream(response, record):
@@ -97,7 +101,8 @@ class Client:
                     return {"error": f"error in the stream: {event['error']}"}
                 record.setdefault("first", time.monotonic())
                 result["revision"] = event.get("system_fingerprint") or result["revision"]
-                result["got"] = (event.get("usage") or {}).get("completion_tokens", result["got"])
+                if event.get("usage"):
+                    result |= {"got": event["usage"]["completion_tokens"], **Client.cache_use(event["usage"])}
                 result["text"] += "".join(choice.get("text") or "" for choice in event["choices"])
         return result if is_done else {"error": f"the stream was cut after {len(result['text'])} characters"}
 

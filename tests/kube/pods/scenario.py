@@ -17,6 +17,8 @@ from harness import Harness, Options, record_times, wait_for
 
 TRAFFIC_SECONDS = 5.0
 START_SECONDS = 60
+LEAST_HITS = 0.9  # of those before, where no worker has another model
+HITS_SECONDS = 10
 LOOK_SECONDS = 0.05
 
 
@@ -31,6 +33,12 @@ def computes(pod):
     return found is not None and float(found.group(1)) > 0
 
 
+def hits(records):
+    """The share of their tokens that requests found cached, of prompts that come again."""
+    again = [record for record in records if " " not in record["prompt"] and "cached" in record]
+    return sum(record["cached"] for record in again) / max(1, sum(record["prompt_tokens"] for record in again))
+
+
 class Run:
     def __init__(self, harness, load):
         self.harness = harness
@@ -40,16 +48,18 @@ class Run:
         self.slowest_traffic = 0.0
         self.revision = "first"  # of the weights
         self.routers_from = None  # the value of the routers' annotation
+        self.workers_from = None
 
     def expect(self, is_right, what):
         if not is_right:
             self.harness.log(f"WRONG: {what}")
             self.problems.append(what)
 
-    def phase(self, name, figure, act):
-        """Counts the requests that fail from now until a while after `act` has settled."""
+    def phase(self, name, figure, act, keeps_cache=False):
+        """Counts the requests that fail from now until a while after `act` has settled, and the tokens that they find cached."""
         self.harness.log(f"== {name}")
         begin = time.monotonic()
+        before = hits(self.load.since(begin - HITS_SECONDS))
         act()
         self.harness.settle(name)
         wait_for(3)
@@ -59,16 +69,18 @@ class Run:
             self.harness.log(f"failed: {record}")
         self.failed[figure] = self.failed.get(figure, 0) + len(failed)
         self.expect(bool(records), f"{name}: there was load")
-        self.harness.log(f"== {name}: {len(records)} requests, {len(failed)} failed")
+        after = hits(records)
+        self.harness.log(f"== {name}: {len(records)} requests, {len(failed)} failed, hits {before:.2f} before, {after:.2f} since")
+        self.expect(not keeps_cache or after >= LEAST_HITS * before, f"{name}: hits stay")
 
-    def scale(self, replicas):
+    def scale(self, replicas, keeps_cache=False):
         def act():
             before = {pod.name for pod in self.harness.workers()}
             self.harness.cluster.scale("roost-worker", replicas)
             if replicas > len(before):
                 self.expect_traffic(before, replicas)
 
-        self.phase(f"scale to {replicas} workers", "scale_failed_requests", act)
+        self.phase(f"scale to {replicas} workers", "scale_failed_requests", act, keeps_cache)
 
     def expect_traffic(self, before, replicas):
         """New workers compute a prompt within some seconds after a router has accepted them."""
@@ -84,19 +96,27 @@ class Run:
         self.expect(len(seen) == replicas - len(before), f"all new workers take traffic, not only {seen.keys()}")
         self.slowest_traffic = max([self.slowest_traffic, *seen.values()])
 
+    def apply(self):
+        self.harness.cluster.apply(
+            self.harness.documents(self.revision, self.routers_from, self.worker_count(), self.workers_from))
+
     def worker_count(self):
         return self.harness.cluster.workloads["roost-worker"].replicas
 
     def roll_routers(self, number):
         self.routers_from = str(number)
         self.phase("roll the routers", "rollout_failed_requests",
-                   lambda: self.harness.cluster.apply(self.harness.documents(self.revision, self.routers_from, self.worker_count())))
+                   self.apply)
+
+    def restart_workers(self, number):
+        self.workers_from = str(number)
+        self.phase("restart the workers", "rollout_failed_requests", self.apply, keeps_cache=True)
 
     def roll_workers(self, revision):
         self.revision = revision
         begin = time.monotonic()
         self.phase(f"roll the workers to the {revision} weights", "rollout_failed_requests",
-                   lambda: self.harness.cluster.apply(self.harness.documents(revision, self.routers_from, self.worker_count())))
+                   self.apply)
         self.expect(len({record["revision"] for record in self.load.since(begin) if "error" not in record}) == 2,
                     "both revisions served side by side")
 
@@ -139,10 +159,11 @@ def everything(harness, rounds):
         run.scale(4)
         run.scale(1)
         run.scale(3)
+        run.restart_workers(number)
         run.roll_routers(number)
         run.roll_workers("second" if run.revision == "first" else "first")
         run.kill_node()
-        run.scale(2)
+        run.scale(2, keeps_cache=True)
     run.load.stop()
     run.check_texts()
     run.check_containers()

@@ -131,6 +131,8 @@ void FakeWorker::Receive(const wire::RouterMessage& message) {
   } else if (const auto* const want = std::get_if<wire::WantPrefixes>(&message)) {
     questions_.push_back(*want);
     if (!mute_) outbox_.emplace_back(wire::Prefixes{want->answer_id, used_prefixes_});
+  } else if (std::holds_alternative<wire::HandedOver>(message)) {
+    ++handed_over_count_;
   } else if (const auto* const forward = std::get_if<wire::Forward>(&message)) {
     passed_[forward->request_id] = {*forward, forward->body};
   } else if (const auto* const body = std::get_if<wire::ForwardBody>(&message)) {

@@ -112,6 +112,8 @@ class FakeWorker {
 
   // From now on pins, cordons, Holds and questions get no answer.
   void SetMute(bool mute) { mute_ = mute; }
+  // Blocks that it has from now on; told with its next report.
+  void Keep(const std::vector<BlockHash>& chain) { Store(RootHash({}), chain); }
   // Its answer to a question for the most used prefixes.
   void SetUsedPrefixes(std::vector<wire::UsedPrefix> prefixes) { used_prefixes_ = std::move(prefixes); }
 
@@ -154,6 +156,8 @@ class FakeWorker {
   [[nodiscard]] const std::vector<std::size_t>& requests_before_holds() const { return requests_before_holds_; }
   [[nodiscard]] int cordon_count() const { return cordon_count_; }
   [[nodiscard]] const std::vector<wire::WantPrefixes>& questions() const { return questions_; }
+  // How often a router said that it has handed over.
+  [[nodiscard]] int handed_over_count() const { return handed_over_count_; }
   // The refusals that routers sent it.
   [[nodiscard]] const std::vector<wire::Refused>& refusals() const { return refusals_; }
   [[nodiscard]] const std::vector<RequestId>& cancelled() const { return cancelled_; }
@@ -233,6 +237,7 @@ class FakeWorker {
   std::vector<wire::Refused> refusals_;
   std::deque<wire::WorkerMessage> outbox_;
   int cordon_count_ = 0;
+  int handed_over_count_ = 0;
   int tokenizer_requests_ = 0;
   int snapshot_requests_ = 0;
 };

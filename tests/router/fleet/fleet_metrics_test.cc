@@ -74,6 +74,7 @@ TEST(FleetMetricsTest, CountsUnderTheNamesOfTheCatalog) {
   fleet->SetMode("demo", "a", WorkerMode::kPredicted);
   fleet->SetMode("demo", "b", WorkerMode::kExact);
   fleet->SetInFlight("demo", "b", 2);
+  fleet->SetCacheValue("demo", "b", 2);
   fleet->OnSent("demo", "b");
   fleet->ForgetWorker("demo", "b");
   fleet->OnQueueRefused("demo", QueueRefusal::kDeadline);
@@ -86,6 +87,8 @@ TEST(FleetMetricsTest, CountsUnderTheNamesOfTheCatalog) {
   fleet->ForgetModel("retired");
   fleet->SetIndex({.block_count = 12, .memory_bytes = 4096, .shed_blocks_total = 3});
   fleet->SetInFlight("demo", "a", 3);
+  fleet->SetCacheValue("demo", "a", 12.5);
+  fleet->OnHandover("demo", HandoverKind::kLeave, HandoverEnd::kPartial);
   fleet->OnDecisionSeconds(0.00001);
 
   const std::string text = registry.Text();
@@ -116,6 +119,9 @@ TEST(FleetMetricsTest, CountsUnderTheNamesOfTheCatalog) {
                            R"(roost_router_pulls_total{model="demo",outcome="unanswered"} 1)",
                            R"(roost_router_pulls_total{model="demo",outcome="complete"} 0)",
                            R"(roost_router_pulled_tokens_total{model="demo"} 96)",
+                           R"(roost_router_handovers_total{kind="leave",model="demo",outcome="partial"} 1)",
+                           R"(roost_router_handovers_total{kind="join",model="demo",outcome="complete"} 0)",
+                           R"(roost_router_worker_cache_value_seconds{model="demo",worker="a"} 12.5)",
                            R"(roost_router_retries_total{model="demo",reason="worker_lost"} 1)",
                            R"(roost_router_workers_lost_total{model="demo",reason="silent"} 1)",
                            R"(roost_router_index_resyncs_total{reason="digest"} 1)",

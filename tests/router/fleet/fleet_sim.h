@@ -63,6 +63,13 @@ struct CountingMetrics final : FleetMetrics {
     pulled_tokens += tokens;
   }
 
+  void OnHandover(const std::string&, HandoverKind kind, HandoverEnd end) override {
+    ++handovers[std::string(NameOf(kind)) + " " + std::string(NameOf(end))];
+  }
+  void SetCacheValue(const std::string&, const std::string& worker_id, double seconds) override {
+    cache_values[worker_id] = seconds;
+  }
+
   void OnDecisionAudit(const std::string&, const Decision& decision, const DecisionAudit& audit) override {
     matched_tokens += decision.matched_tokens;
     audits.push_back(audit);
@@ -81,6 +88,8 @@ struct CountingMetrics final : FleetMetrics {
   std::uint64_t copied_tokens = 0;
   std::map<std::string, int> pulls;  // by outcome
   std::uint64_t pulled_tokens = 0;
+  std::map<std::string, int> handovers;        // by kind and end
+  std::map<std::string, double> cache_values;  // by worker
   std::vector<CacheOutcome> outcomes;
   void OnQueueRefused(const std::string&, QueueRefusal refusal) override {
     ++queue_refusals[std::string(NameOf(refusal))];

@@ -1,7 +1,11 @@
 // The prefixes that requests find most often.
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <optional>
+
 #include "tests/worker/cache/prefix_cache_fixture.h"
+#include "worker/cache/cache_travel.h"
 #include "worker/cache/cache_views.h"
 #include "worker/cache/prefix_cache.h"
 
@@ -83,6 +87,23 @@ TEST_F(MostUsedTest, TokensAreThoseOfTheFirstAndTheLastBlock) {
   EXPECT_EQ(told[0].last_tokens, Tokens("c"));
   EXPECT_TRUE(told[1].first_tokens.empty());
   EXPECT_EQ(told[1].last_tokens, Tokens("z"));
+}
+
+TEST_F(MostUsedTest, PrefixesThatDoNotFitTheAnswerAreLeftOut) {
+  VisitTimes(4, "abcd");
+  VisitTimes(3, "wxyz");
+  VisitTimes(2, "k");
+  Pass(std::chrono::seconds(3));
+  Prefixes told = MostUsed(10);
+  DescribePrefixes(cache(), 6, told);
+  ASSERT_EQ(told.size(), 2U);
+  EXPECT_EQ(told[0].hashes, Hashes("abcd"));
+  EXPECT_EQ(told[0].root, (BlockHash{1, 1}));
+  EXPECT_EQ(told[0].own, std::nullopt);
+  EXPECT_EQ(told[0].tenant, "");
+  EXPECT_EQ(told[0].age_ms, 3000U);
+  EXPECT_EQ(told[1].hashes, Hashes("k"));
+  EXPECT_TRUE(told[1].first_tokens.empty());
 }
 
 // Many long prefixes with equal fronts: the walks to the front stop when they would take too long.

@@ -41,6 +41,73 @@ TEST_F(TravellingBlocksTest, MovesOnFromThereToAThird) {
   EXPECT_EQ(Serve(third, prompt), 6 * kBlockTokens);
 }
 
+// A worker that leaves tells of its prefixes, and another one holds them as they were: of a tenant, in its scope, and found
+// as often. That one can hand them over again before any request has found them.
+TEST_F(TravellingBlocksTest, APrefixIsHandedOverWithItsScopeItsTenantAndItsHits) {
+  const std::vector<TokenId> prompt = Text(6 * kBlockTokens, 1);
+  wire::Generate request = GreedyRequest(++last_id_, prompt, 2);
+  request.tenant = "acme";
+  request.own = {.first_block = 2, .root = {7, 7}};
+  request.block_hashes = HashBlocks(kRoot, request.own, prompt, kBlockTokens);
+  for (int visit = 0; visit < 4; ++visit) {
+    request.request_id = RequestId(++last_id_);
+    from_->harness.Serve(request);
+  }
+  const auto ask = [](Side& side) {
+    const auto reply = side.harness.engine().CarryOut(
+        kLink, wire::WantPrefixes{.answer_id = 1, .most = 10, .with_hashes = wire::PrefixHashes::kTell}, std::nullopt);
+    return std::get<wire::Prefixes>(*reply).prefixes;
+  };
+  clock_.Advance(std::chrono::seconds(90));
+  std::vector<wire::UsedPrefix> told = ask(*from_);
+  ASSERT_EQ(told.size(), 1U);
+  const std::size_t blocks = told[0].block_count;
+  EXPECT_GE(blocks, 5U);
+  EXPECT_EQ(told[0].hits, 3U);
+  EXPECT_EQ(told[0].hashes.size(), blocks);
+  EXPECT_EQ(told[0].hashes.back(), request.block_hashes[blocks - 1]);
+  EXPECT_EQ(told[0].root, kRoot);
+  EXPECT_EQ(told[0].own, request.own);
+  EXPECT_EQ(told[0].tenant, "acme");
+  EXPECT_GE(told[0].age_ms, 90'000U);
+
+  wire::Hold hold;
+  hold.root = hold.parent = told[0].root;
+  hold.own = told[0].own;
+  hold.tenant = told[0].tenant;
+  hold.hashes = told[0].hashes;
+  hold.hits = 3;
+  hold.patience_ms = 60'000;
+  hold.purpose = wire::HoldPurpose::kCopy;
+  EXPECT_EQ(Hold(*to_, hold).arrived_block_count, blocks);
+  FrameChain chain = ChainOf(hold);
+  EXPECT_EQ(to_->readable.CountFront(chain), blocks);
+  for (const std::uint64_t stranger : {std::uint64_t{0}, TenantHash("other")}) {
+    chain.tenant = stranger;
+    EXPECT_EQ(to_->readable.CountFront(chain), 2U) << "only what all share";
+  }
+  told = ask(*to_);
+  ASSERT_EQ(told.size(), 1U);
+  EXPECT_EQ(told[0].hashes, hold.hashes);
+  EXPECT_EQ(told[0].hits, 3U);
+  EXPECT_EQ(told[0].tenant, "acme");
+  EXPECT_EQ(told[0].own, hold.own);
+}
+
+// Nothing of a tenant comes for a Hold in another one's name.
+TEST_F(TravellingBlocksTest, ATenantsPrefixDoesNotComeForAnother) {
+  const std::vector<TokenId> prompt = Text(6 * kBlockTokens, 1);
+  wire::Generate request = GreedyRequest(++last_id_, prompt, 2);
+  request.tenant = "acme";
+  from_->harness.Serve(request);
+  wire::Hold hold = HoldOf(prompt);
+  hold.tenant = "other";
+  EXPECT_EQ(Hold(*to_, hold).arrived_block_count, 0U);
+  hold.tenant = "";
+  EXPECT_EQ(Hold(*to_, hold).arrived_block_count, 0U);
+  EXPECT_TRUE(to_->harness.resident().empty());
+}
+
 TEST_F(TravellingBlocksTest, WhatIsHeldIsNotWrittenAgain) {
   const std::vector<TokenId> prompt = Text(10 * kBlockTokens, 1);
   Serve(*from_, prompt);

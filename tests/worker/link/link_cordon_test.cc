@@ -50,5 +50,81 @@ TEST_F(LinkCoreTest, AWorkerThatLeavesStaysDrainingWhenItsCordonEnds) {
   EXPECT_FALSE(told[0].load.cordoned);
 }
 
+// ---- who may leave ----
+
+class LinkHandoverTest : public LinkCoreTest {
+ protected:
+  LinkHandoverTest() : LinkCoreTest(SetupWithBlocks()) {}
+  static LinkCore::Setup SetupWithBlocks() {
+    LinkCore::Setup setup = MakeSetup();
+    setup.hello.transfer.address = "127.0.0.1:7100";
+    return setup;
+  }
+};
+
+TEST_F(LinkHandoverTest, EveryRouterThatIsUpHasHandedOver) {
+  BringUp(kPeer);
+  BringUp(kOther);
+  core_.BeginDrain();
+  EXPECT_FALSE(core_.is_handed_over());
+  core_.OnMessage(kPeer, wire::HandedOver{});
+  EXPECT_FALSE(core_.is_handed_over());
+  core_.OnMessage(kOther, wire::HandedOver{});
+  EXPECT_TRUE(core_.is_handed_over());
+}
+
+TEST_F(LinkHandoverTest, ARouterThatIsAwayIsNotAwaited) {
+  BringUp(kPeer);
+  core_.BeginDrain();
+  EXPECT_FALSE(core_.is_handed_over());
+  core_.RemovePeer(kPeer);
+  (void)Greet(kOther);
+  EXPECT_TRUE(core_.is_handed_over());
+}
+
+TEST_F(LinkHandoverTest, AnOlderRouterIsNotAwaited) {
+  wire::Welcome welcome{.router_instance = 1, .epoch = Greet(kPeer)};
+  welcome.version.minor = 10;
+  core_.OnMessage(kPeer, welcome);
+  core_.BeginDrain();
+  EXPECT_TRUE(core_.is_handed_over());
+}
+
+TEST_F(LinkHandoverTest, BlocksOnTheirWayAreAwaited) {
+  BringUp(kPeer);
+  core_.BeginDrain();
+  core_.OnMessage(kPeer, wire::HandedOver{});
+  core_.OnTravellingBytes({.arriving = 0, .leaving = 1});
+  EXPECT_FALSE(core_.is_handed_over());
+  core_.OnTravellingBytes({});
+  EXPECT_TRUE(core_.is_handed_over());
+}
+
+TEST_F(LinkHandoverTest, ACordonThatEndedCountsForNoLaterDrain) {
+  BringUp(kPeer);
+  core_.OnMessage(kPeer, wire::HandedOver{});  // it does not drain
+  core_.OnMessage(kPeer, wire::Cordon{});
+  EXPECT_FALSE(core_.is_handed_over());
+  core_.OnMessage(kPeer, wire::HandedOver{});
+  EXPECT_TRUE(core_.is_handed_over());
+  core_.OnMessage(kPeer, wire::Cordon{.in_force = false});
+  core_.BeginDrain();
+  EXPECT_FALSE(core_.is_handed_over());
+}
+
+TEST_F(LinkHandoverTest, ACordonThatIsHandedOverIsNotHandedOverAgainWhenTheWorkerLeaves) {
+  BringUp(kPeer);
+  core_.OnMessage(kPeer, wire::Cordon{});
+  core_.OnMessage(kPeer, wire::HandedOver{});
+  core_.BeginDrain();
+  EXPECT_TRUE(core_.is_handed_over());
+}
+
+TEST_F(LinkCoreTest, AWorkerThatServesNoBlocksWaitsForNoHandover) {
+  BringUp(kPeer);
+  core_.BeginDrain();
+  EXPECT_TRUE(core_.is_handed_over());
+}
+
 }  // namespace
 }  // namespace roost::worker

@@ -38,6 +38,10 @@ void Residency::OnEvicted(BlockId block, Instant now) {
   idle_times_.Add(counts_.idle_before_eviction, MillisOf(now) - times.used);
 }
 
+Duration Residency::AgeOf(BlockId block, Instant now) const {
+  return std::chrono::milliseconds(static_cast<Millis>(MillisOf(now) - times_[block.value()].stored));
+}
+
 ResidencyCounts Residency::Take() { return std::exchange(counts_, {}); }
 
 }  // namespace roost::worker

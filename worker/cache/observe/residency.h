@@ -36,6 +36,9 @@ class Residency {
   // `block` was ready and is no longer.
   void OnEvicted(BlockId block, Instant now);
 
+  // Time since `block`, which is ready, became so.
+  [[nodiscard]] Duration AgeOf(BlockId block, Instant now) const;
+
   // The counts since the last call.
   [[nodiscard]] ResidencyCounts Take();
 
