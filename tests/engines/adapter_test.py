@@ -263,6 +263,7 @@ class DoubleTest(adapter_suite.AdapterSuite, unittest.TestCase):
                 engine.request("POST", "/reset_prefix_cache")
                 for prompt in prompts:
                     fleet.complete(prompt, max_tokens=2)
+                    wait_until(lambda: fleet.worker("beside-0")["ready"], "that it is back")
                 wait_until(lambda: fleet.worker("beside-0")["mode"] == "exact", "that the cache is known")
                 engine.signal(signal.SIGUSR1)
                 fleet.complete([draw.randrange(1900) for _ in range(200)], max_tokens=2)

@@ -138,6 +138,8 @@ void AdapterEngine::NoteHit(const Request& request) {
 
 // The first page tells what an earlier worker has counted; an engine that has restarted counts from 0.
 void AdapterEngine::CountTier(double tokens) {
+  constexpr double kMost = 1e18;
+  if (!(tokens >= 0 && tokens <= kMost)) return;
   const double earlier = std::exchange(counted_tier_tokens_, tokens).value_or(tokens);
   report_.counts.tier_cached_tokens += static_cast<std::uint64_t>(tokens < earlier ? tokens : tokens - earlier);
 }

@@ -275,6 +275,9 @@ TEST_F(EngineStandingTest, TokensOfATierCountFromTheFirstPageOn) {
   EXPECT_EQ(told(""), 0U);
   EXPECT_EQ(told(name + "1.2e+03\n"), 688U);
   EXPECT_EQ(told(name + "16.0\n"), 16U) << "it has restarted";
+  for (const char* const strange : {"-1\n", "NaN\n", "+Inf\n", "1e300\n"})
+    EXPECT_EQ(told(name + strange), 0U) << strange;
+  EXPECT_EQ(told(name + "20\n"), 4U);
 }
 
 TEST_F(EngineStandingTest, PromptsWithoutATokenAreQueued) {

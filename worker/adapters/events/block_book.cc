@@ -218,15 +218,16 @@ TreeBlock* BlockBook::StoreBlock(const Stored& stored, std::size_t index, TreeBl
     } else if (!is_left_out && !IsThat(*block, parent, identity)) {
       reason = LeftOut::kConflict;  // the copy counts all the same: its removal will come
     }
-    if (AddsCopy(stored, *block)) tree_.AddCopy(*block);
+    if (AddsCopy(*block)) tree_.AddCopy(*block);
     parent = block;
   }
   if (reason) Count(*reason);
   return parent;
 }
 
-bool BlockBook::AddsCopy(const Stored& stored, const TreeBlock& block) const {
-  return block.copies == 0 || block.doubted || !expects_found_runs_ || stored.parent.has_value();
+// A block that a request found may be stored again when it is filled.
+bool BlockBook::AddsCopy(const TreeBlock& block) const {
+  return block.copies == 0 || block.doubted || !expects_found_runs_;
 }
 
 std::optional<LeftOut> BlockBook::ReasonOf(const Stored& stored, std::size_t index, const TreeBlock* parent) const {

@@ -76,9 +76,9 @@ class BlockBook {
   void Settle() { points_.Settle(main_blocks()); }
   // Removes all blocks, and follows the rank and the groups that come first from now on.
   void Clear();
-  // The engine may tell again of blocks that requests find, also of those that are not known here. So a run from the
-  // first block on adds no copy of a block that is known, and of a group that keeps only some blocks it says no more
-  // than that a request can go on behind its end.
+  // The engine may tell again of blocks that requests find, also of those that are not known here. So a block that is
+  // known has one copy, however often it is stored, and a run from the first block on of a group that keeps only some
+  // blocks says no more than that a request can go on behind its end.
   void ExpectFoundRuns(bool expects) { points_.ExpectFoundRuns(expects_found_runs_ = expects); }
 
   // Moves the events since the last call to the end of `events`.
@@ -114,8 +114,8 @@ class BlockBook {
   [[nodiscard]] std::optional<LeftOut> Elsewhere(const Stored& stored);
   // The block at `index` of the run, behind `parent`, with a new copy: its last part.
   TreeBlock* StoreBlock(const Stored& stored, std::size_t index, TreeBlock* parent);
-  // Does the run say of a block that is known that it has one more copy?
-  [[nodiscard]] bool AddsCopy(const Stored& stored, const TreeBlock& block) const;
+  // Does a run that names this block say that it has one more copy?
+  [[nodiscard]] bool AddsCopy(const TreeBlock& block) const;
   [[nodiscard]] std::optional<LeftOut> ReasonOf(const Stored& stored, std::size_t index, const TreeBlock* parent) const;
   // The roots of a prompt that begins with the first of these blocks.
   [[nodiscard]] SaltedRoots RootsOf(const Stored& stored) const;
