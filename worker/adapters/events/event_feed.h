@@ -148,8 +148,11 @@ class EventFeed {
   // nearly all that its requests find?
   [[nodiscard]] bool exact() const { return (order_.exact() || told_share_.is_nearly_all()) && book_.can_follow(); }
   // Should the engine tell again of the blocks that a request finds? So a view that began in the middle comes to know
-  // what is in use.
-  [[nodiscard]] bool wants_found_runs() const { return !exact() && !is_replaying() && book_.can_follow(); }
+  // what is in use. Never where there may be several groups of layers: vLLM 0.32 dies of an IndexError when it tells of
+  // a hit that ends inside a block.
+  [[nodiscard]] bool wants_found_runs() const {
+    return book_.looks_plain() && book_.can_follow() && !exact() && !is_replaying();
+  }
   // While they are not all: see ToldShare.
   [[nodiscard]] double told_share() const { return order_.exact() ? 0 : told_share_.value(); }
   // Is what is missing under way?
