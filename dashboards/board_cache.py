@@ -39,9 +39,10 @@ CACHE = {
             panel("Hit rate by model", "The same for each model.", "percentunit", [("{{model}}", HIT_RATE_BY_MODEL)], min=0, max=1),
             panel("Hit rate by worker", "The same for each worker.", "percentunit", [("{{worker}}", HIT_RATE_BY_WORKER)], min=0, max=1),
             panel("Tokens of prefill saved", "Prompt tokens that were cached. tails: of these, those copied from a block that equals the "
-                  "prompt's only at its beginning.", TOKENS_PER_SECOND,
+                  "prompt's only at its beginning. tiers: those that engines took from a tier behind their cache.", TOKENS_PER_SECOND,
                   [("{{worker}}", rate("roost_worker_cached_tokens_total", "worker")),
-                   ("tails", rate("roost_worker_tail_cached_tokens_total"))]),
+                   ("tails", rate("roost_worker_tail_cached_tokens_total")),
+                   ("tiers", rate("roost_worker_tier_cached_tokens_total"))]),
             panel("Seconds of prefill saved", "Estimated from each worker's measured speed: how many seconds of prefill the cache saves "
                   "per second.", "none", [("{{worker}}", rate("roost_worker_saved_prefill_seconds_total", "worker"))], stack=True, min=0),
             panel("Tokens computed for copies", "For copies of hot prefixes that no request waited for: what replication costs.",

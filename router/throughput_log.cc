@@ -26,6 +26,27 @@ void ThroughputLog::OnGenerationEnd(const GenerationSummary& summary) {
   next_.OnGenerationEnd(summary);
 }
 
+void ThroughputLog::OnForwardStart() {
+  {
+    const std::lock_guard lock(mutex_);
+    ++interval_.active;
+  }
+  next_.OnForwardStart();
+}
+
+void ThroughputLog::OnForwardEnd(const ForwardSummary& summary) {
+  {
+    const std::lock_guard lock(mutex_);
+    --interval_.active;
+    ++interval_.ended;
+    if (summary.is_failed) ++interval_.failed;
+    interval_.prompt_tokens += summary.prompt_tokens;
+    interval_.cached_tokens += summary.cached_tokens;
+    interval_.output_tokens += summary.output_tokens;
+  }
+  next_.OnForwardEnd(summary);
+}
+
 Throughput ThroughputLog::Take() {
   const std::lock_guard lock(mutex_);
   return std::exchange(interval_, Throughput{.active = interval_.active});

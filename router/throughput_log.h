@@ -29,6 +29,8 @@ class ThroughputLog final : public ApiObserver {
   void OnGenerationStart(std::string_view model) override;
   void OnGenerationEnd(const GenerationSummary& summary) override;
   void OnUnserved(const UnservedGeneration& unserved) override { next_.OnUnserved(unserved); }
+  void OnForwardStart() override;
+  void OnForwardEnd(const ForwardSummary& summary) override;
   void OnFirstToken(std::string_view model, double seconds) override { next_.OnFirstToken(model, seconds); }
   void OnLaterTokens(std::string_view model, std::uint32_t token_count, double seconds) override {
     next_.OnLaterTokens(model, token_count, seconds);

@@ -824,6 +824,18 @@ struct Load $check {
 
   resumableDigest @24 :BlockHash;
   # Xor of the hashes of all resumable blocks, as `digest` is of all ready ones.
+
+  droppedTokens @25 :UInt32 = 0;
+  # So many tokens at the end of a hit are computed again, a multiple of blockTokens: one block of an engine whose
+  # speculative heads (EAGLE, MTP) read them. Learned from its answers, so it may change. 0: none.
+
+  toldShare @26 :Float64 = 0 $least(0) $most(1) $shown("told_share");
+  # While cacheUnknown: so much of what the last requests found in the engine's cache had been told of, 0 to 1. The cache
+  # counts as known again once that is nearly all. 0: not told.
+
+  tierCachedTokens @27 :UInt64 = 0 $shown("tier_cached_tokens_total");
+  # Prompt tokens that the engine took from a tier behind its cache, since the process began. No event tells of these, so
+  # no router expects them.
 }
 
 struct Step {

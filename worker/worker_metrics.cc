@@ -95,6 +95,7 @@ constexpr StepCounter kStepCounters[] = {
     {metrics::kWorkerPromptTokens, &CountOf<&StepCounts::prompt_tokens>},
     {metrics::kWorkerCachedTokens, &CountOf<&StepCounts::cached_prompt_tokens>},
     {metrics::kWorkerTailCachedTokens, &CountOf<&StepCounts::tail_cached_tokens>},
+    {metrics::kWorkerTierCachedTokens, &CountOf<&StepCounts::tier_cached_tokens>},
     {metrics::kWorkerSavedPrefillSeconds, &CountOf<&StepCounts::saved_prefill_seconds>},
     {metrics::kWorkerUncachedRequests, &CountOf<&StepCounts::uncached_requests>},
     {metrics::kWorkerOutputTokens, &CountOf<&StepCounts::output_tokens>},

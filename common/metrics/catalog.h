@@ -248,6 +248,9 @@ inline constexpr Metric kWorkerCachedTokens{Kind::kCounter, "roost_worker_cached
     "Of the prompt tokens, those whose KV came from the cache."};
 inline constexpr Metric kWorkerTailCachedTokens{Kind::kCounter, "roost_worker_tail_cached_tokens_total", "",
     "Of the cached tokens, those copied from a block that equals the prompt's only at its beginning."};
+inline constexpr Metric kWorkerTierCachedTokens{Kind::kCounter, "roost_worker_tier_cached_tokens_total", "",
+    "Of the cached tokens, those that an engine beside took from a tier behind its cache (vLLM's KV connectors), by its own "
+    "count. No router expects them."};
 inline constexpr Metric kWorkerComputedPromptTokens{Kind::kCounter, "roost_worker_computed_prompt_tokens_total", "reason",
     "Prompt tokens computed, by why they were not cached: cold, evicted, tail, in_flight, other_salt, "
     "disabled or not_arrived."};

@@ -68,6 +68,19 @@ std::string TravelLine(json::Element worker) {
                      ByteSizeText(arriving), ByteSizeText(leaving));
 }
 
+// An engine's cache that is known in part, and what came from behind it. Empty for others.
+std::string HitLines(json::Element worker) {
+  std::string lines;
+  if (const double share = json::At<double>(worker, "told_share").value_or(0); share > 0) {
+    lines += fmt::format("{} knew {:.0f} % of what the last requests found in its engine's cache\n",
+                         TextAt(worker, "id"), share * 100);
+  }
+  if (const std::uint64_t tokens = CountAt(worker, "tier_cached_tokens_total"); tokens > 0) {
+    lines += fmt::format("{} took {} tokens from a tier behind its engine's cache\n", TextAt(worker, "id"), tokens);
+  }
+  return lines;
+}
+
 // "6 s", "4 min"
 std::string Age(double seconds) {
   constexpr double kMinute = 60;
@@ -143,7 +156,7 @@ Result<std::string> FormatStatus(std::string_view workers_json) {
                     CountAt(worker, "pinned_blocks"), CountAt(worker, "requests_total"), revision);
   }
   if (workers->size() == 0) table += "(no workers)\n";
-  for (const json::Element worker : *workers) table += IdleLine(worker) + TravelLine(worker);
+  for (const json::Element worker : *workers) table += IdleLine(worker) + TravelLine(worker) + HitLines(worker);
   return table + AbsenceLines(*workers) + LostTable(body.root());
 }
 

@@ -289,7 +289,8 @@ struct PromptHolder {
   WorkerMode mode = WorkerMode::kExact;                     // the source of the numbers
   std::uint32_t held_block_count = 0;                       // blocks in its cache
   std::uint32_t pending_block_count = 0;                    // blocks after these, which it is computing now
-  std::uint32_t engine_block_tokens = 0;                    // see wire::Hello
+  std::uint32_t engine_block_tokens = 0;                    // see HitEnds
+  std::uint32_t dropped_tokens = 0;                         // the same
   std::optional<std::uint32_t> resumable_block_count = {};  // of those held, so far a hit goes; empty: all of them
 
   // The blocks that a request need not compute when the worker's queue is done.

@@ -21,9 +21,8 @@ void ScanningPolicy::Gather(const RouteQuery& query, const FleetView& fleet) {
     if (!MayTake(query, worker)) continue;
     const std::size_t slot = worker.slot.value();
     const std::uint32_t blocks = slot < matched_by_slot_.size() ? matched_by_slot_[slot] : 0;
-    const std::uint32_t tokens =
-        CachedTokens({.prompt_token_count = query.prompt_token_count, .matched_block_count = blocks},
-                     worker.block_tokens, worker.engine_block_tokens);
+    const std::uint32_t tokens = CachedTokens(
+        {.prompt_token_count = query.prompt_token_count, .matched_block_count = blocks}, worker.hit_ends());
     prospects_.push_back({&worker, blocks, tokens, query.prompt_token_count - tokens});
   }
   for (const WorkerMatch& match : query.matches) matched_by_slot_[match.worker.value()] = 0;

@@ -115,7 +115,7 @@ double SloSeconds(const AnswerLength& answer, const SloBounds& slo, const Worker
 void AddPull(const PromptOnWorker& prompt, const WorkerView& worker, Candidate& candidate) {
   PromptOnWorker with_pull = prompt;
   with_pull.matched_block_count = prompt.pull->end_block();
-  const std::uint32_t tokens = CachedTokens(with_pull, worker.block_tokens, worker.engine_block_tokens);
+  const std::uint32_t tokens = CachedTokens(with_pull, worker.hit_ends());
   candidate.pulled_tokens = tokens - candidate.matched_tokens;
   candidate.matched_tokens = tokens;
   candidate.pull = prompt.pull;
@@ -141,12 +141,12 @@ std::string_view NameOf(Way way) {
   return "unknown";
 }
 
-std::uint32_t CachedTokens(const PromptOnWorker& prompt, std::uint32_t block_tokens,
-                           std::uint32_t engine_block_tokens) {
+std::uint32_t CachedTokens(const PromptOnWorker& prompt, const HitEnds& ends) {
   if (prompt.prompt_token_count == 0) return 0;
-  const std::uint32_t usable_blocks = (prompt.prompt_token_count - 1) / block_tokens;
-  const std::uint32_t tokens = std::min(prompt.matched_block_count, usable_blocks) * block_tokens;
-  return engine_block_tokens > block_tokens ? tokens - tokens % engine_block_tokens : tokens;
+  const std::uint32_t usable_blocks = (prompt.prompt_token_count - 1) / ends.block_tokens;
+  std::uint32_t tokens = std::min(prompt.matched_block_count, usable_blocks) * ends.block_tokens;
+  if (ends.engine_block_tokens > ends.block_tokens) tokens -= tokens % ends.engine_block_tokens;
+  return tokens - std::min(tokens, ends.dropped_tokens);
 }
 
 WorkerPrices::WorkerPrices(const PromptOnWorker& prompt, const WorkerView& worker, const FleetSpeed& speed,
@@ -202,7 +202,7 @@ CostTerms WorkerPrices::TermsWith(const There& there) const {
 Candidate WorkerPrices::With(const PromptOnWorker& prompt) const {
   Candidate candidate;
   candidate.slot = worker_.slot;
-  candidate.matched_tokens = CachedTokens(prompt, worker_.block_tokens, worker_.engine_block_tokens);
+  candidate.matched_tokens = CachedTokens(prompt, worker_.hit_ends());
   const std::uint32_t held_tokens = (prompt.matched_block_count - prompt.pending_block_count) * worker_.block_tokens;
   candidate.pending_tokens = candidate.matched_tokens - std::min(candidate.matched_tokens, held_tokens);
   candidate.is_pending_coming = prompt.pending_seconds > 0;

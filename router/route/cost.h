@@ -165,10 +165,9 @@ struct PromptOnWorker {
   std::optional<PrefixPull> pull = {};  // to a block behind the matched ones
 };
 
-// The prompt tokens that a worker need not compute. Full blocks only, of the engine beside it too, if its are larger;
-// and never the whole prompt: its last token is always computed, for its logits.
-[[nodiscard]] std::uint32_t CachedTokens(const PromptOnWorker& prompt, std::uint32_t block_tokens,
-                                         std::uint32_t engine_block_tokens);
+// The prompt tokens that a worker need not compute. Full blocks only, of the engine beside it too, if its are larger,
+// without what that computes again; and never the whole prompt: its last token is always computed, for its logits.
+[[nodiscard]] std::uint32_t CachedTokens(const PromptOnWorker& prompt, const HitEnds& ends);
 
 // One prompt on one worker, however much of it is there or comes from elsewhere: computes once what does not depend on
 // that. Exactly what PredictCost returns. The worker outlives it.

@@ -13,7 +13,7 @@ std::uint32_t MostCachedTokens(const RouteQuery& query, const FleetView& fleet) 
   for (const WorkerMatch& match : query.matches) {
     const WorkerView* const worker = fleet.Find(match.worker);
     if (worker == nullptr || !MayTake(query, *worker)) continue;
-    return CachedTokens(PromptOn(query, match), worker->block_tokens, worker->engine_block_tokens);
+    return CachedTokens(PromptOn(query, match), worker->hit_ends());
   }
   return 0;
 }

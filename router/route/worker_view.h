@@ -20,6 +20,13 @@ inline constexpr std::uint32_t kUsualBatchTokens = 512;
 
 using AdapterNames = std::set<std::string, std::less<>>;
 
+// Where the hits of a worker can end.
+struct HitEnds {
+  std::uint32_t block_tokens = 16;
+  std::uint32_t engine_block_tokens = 0;  // whole blocks of so many tokens; 0: as block_tokens
+  std::uint32_t dropped_tokens = 0;       // of each hit, which are computed again; see wire::Load
+};
+
 struct WorkerView {
   WorkerSlot slot;
   std::uint64_t epoch = 0;  // a new epoch invalidates what policies remember of the slot
@@ -33,7 +40,9 @@ struct WorkerView {
   wire::Features features = {};
   const AdapterNames* adapters = nullptr;  // null: none
 
-  // From its reports. The first two also include what this router has sent since (its uncached tokens and requests).
+  // From its reports.
+  std::uint32_t dropped_tokens = 0;  // see HitEnds
+  // These two also include what this router has sent since (its uncached tokens and requests).
   std::uint64_t queued_prefill_tokens = 0;
   std::uint32_t waiting_requests = 0;
   std::uint64_t waiting_cached_tokens = 0;  // of what this router has sent since: tokens that need not be computed
@@ -54,6 +63,8 @@ struct WorkerView {
   DecodeCost decode;               // from which that follows, and what more requests and contexts add
   double decode_slowness = 1;      // that the two above hold
   double busy_share = 0;           // share of its time spent on prefill, 0 to 1, smoothed (busy_share.h)
+
+  [[nodiscard]] HitEnds hit_ends() const { return {block_tokens, engine_block_tokens, dropped_tokens}; }
 };
 
 }  // namespace roost::router

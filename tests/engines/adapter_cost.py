@@ -1,6 +1,7 @@
 """The time that Roost's router and a worker beside an engine add to a request, before a double of vLLM that answers at
 once: time to the first token against a direct request, in turns, and processor time of both daemons. The same of embeddings,
-which are passed on: requests per second and the 99th percentile, of 8 clients at a time.
+which are passed on, before a double that waits as long as an engine computes: the requests per second of 8 clients that
+never pause, and the times of requests that come at a fifth of that rate, where nothing queues.
 
     adapter_cost.py [REQUESTS]      needs a release build; prints figures
 """
@@ -21,6 +22,7 @@ from cluster import Cluster, wait_until  # adapter_test knows where it is
 
 PROMPT_TOKENS, OUTPUT_TOKENS = 1000, 100
 EMBEDDINGS, CLIENTS, ROUNDS = 800, 8, 5
+EMBEDDING_SECONDS = 0.02
 
 
 def ask(connection, prompt):
@@ -44,11 +46,13 @@ def cpu_seconds(process):
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def embed(address, count):
-    """Seconds of each of `count` embeddings, one after the other."""
+def embed(address, count, first=0.0, interval=0.0):
+    """Seconds of each of `count` embeddings, one after the other, none before its turn."""
     connection = http.client.HTTPConnection(address)
     seconds = []
+    start = time.perf_counter() + first
     for i in range(count):
+        time.sleep(max(0.0, start + i * interval - time.perf_counter()))
         begin = time.perf_counter()
         connection.request("POST", "/v1/embeddings", json.dumps({"model": "demo-model", "input": f"text {i}" * 50}),
                            {"Content-Type": "application/json"})
@@ -59,30 +63,44 @@ def embed(address, count):
     return seconds
 
 
+def embed_all(clients, address, interval=0.0):
+    """The seconds of EMBEDDINGS embeddings of all clients, sorted, and their rate."""
+    begin = time.perf_counter()
+    parts = clients.map(lambda i: embed(address, EMBEDDINGS // CLIENTS, i * interval / CLIENTS, interval), range(CLIENTS))
+    seconds = sorted(second for part in parts for second in part)
+    return seconds, len(seconds) / (time.perf_counter() - begin)
+
+
 def embeddings():
     """Prints the figures of embeddings: medians of rounds in turns."""
-    engine = DoubleEngine("--pooling", "--pooling-ms", "20")
-    rates, tails = [], []
+    engine = DoubleEngine("--pooling", "--pooling-ms", str(EMBEDDING_SECONDS * 1000))
+    shares, middles, tails = [], [], []
     try:
         with Cluster() as cluster:
             router = cluster.start_router()
-            cluster.start_worker("beside", "--engine", "vllm", "--engine-url", f"http://127.0.0.1:{engine.port}")
+            worker = cluster.start_worker("beside", "--engine", "vllm", "--engine-url", f"http://127.0.0.1:{engine.port}")
             wait_until(lambda: [w["ready"] for w in router.workers()] == [True], "a ready worker")
             with concurrent.futures.ThreadPoolExecutor(CLIENTS) as clients:
+                direct = f"127.0.0.1:{engine.port}"
+                embed_all(clients, router.address)
+                daemons = {"router": router.process, "worker": worker.process}
+                before = {name: cpu_seconds(process) for name, process in daemons.items()}
                 for _ in range(ROUNDS):
-                    rate, tail = [], []
-                    for address in (f"127.0.0.1:{engine.port}", router.address):
-                        begin = time.perf_counter()
-                        parts = clients.map(lambda _, to=address: embed(to, EMBEDDINGS // CLIENTS), range(CLIENTS))
-                        seconds = sorted(second for part in parts for second in part)
-                        rate.append(len(seconds) / (time.perf_counter() - begin))
-                        tail.append(seconds[len(seconds) * 99 // 100])
-                    rates.append(rate[1] / rate[0])
-                    tails.append(tail[1] - tail[0])
+                    _, own = embed_all(clients, direct)
+                    _, through = embed_all(clients, router.address)
+                    shares.append(through / own)
+                spent = {name: cpu_seconds(process) - before[name] for name, process in daemons.items()}
+                for _ in range(ROUNDS):
+                    times = [embed_all(clients, address, 5 * EMBEDDING_SECONDS)[0] for address in (direct, router.address)]
+                    middles.append(times[1][EMBEDDINGS // 2] - times[0][EMBEDDINGS // 2])
+                    tails.append(times[1][EMBEDDINGS * 99 // 100] - times[0][EMBEDDINGS * 99 // 100])
     finally:
         engine.kill()
-    print(f"figure passed_on_rate_share {statistics.median(rates):.3f} of the engine's own")
+    print(f"figure passed_on_rate_share {statistics.median(shares):.3f} of the engine's own")
+    print(f"figure passed_on_added_p50_ms {statistics.median(middles) * 1000:.2f} ms")
     print(f"figure passed_on_added_p99_ms {statistics.median(tails) * 1000:.2f} ms")
+    for name, seconds in spent.items():
+        print(f"figure passed_on_{name}_cpu_ms_per_request {seconds / (ROUNDS * EMBEDDINGS) * 1000:.2f} ms")
 
 
 def main():

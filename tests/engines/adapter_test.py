@@ -221,6 +221,89 @@ class DoubleTest(adapter_suite.AdapterSuite, unittest.TestCase):
                 match = fleet.router.request("POST", "/admin/v1/match", {"model": "demo-model", "prompt": prompt}).json()
                 self.assertLessEqual(match["workers"][0]["resumable_blocks"], match["workers"][0]["held_blocks"])
 
+    def outcomes(self, fleet, count):
+        return [(d["predicted"]["cached_tokens"], d["actual"]["cached_tokens"]) for d in fleet.router.decisions(count)]
+
+    def test_what_speculative_heads_compute_again_is_not_promised(self):
+        draw = random.Random(26)
+        for size, groups in ((32, []), (64, ["recurrent:448"])):
+            flags = [flag for group in groups for flag in ("--group", group)]
+            engine = DoubleEngine("--speculative", "--block-tokens", str(size), "--blocks", str(30_000 // size), "--prefill-us",
+                                  "1", "--token-ms", "1", *flags)
+            self.addCleanup(engine.kill)
+            prompts = [[draw.randrange(1900) for _ in range(1350)] for _ in range(4)]
+            with self.fleet(engine) as fleet:
+                fleet.complete([1] * 1000, max_tokens=2)
+                wait_until(lambda: fleet.worker("beside-0")["ready"], "that it is back")
+                # The worker learns from a few hits, the router at the next report.
+                for _ in range(16):
+                    for prompt in prompts:
+                        fleet.complete(prompt[:draw.randrange(1000, 1350)], max_tokens=2)
+                first = self.outcomes(fleet, 64)
+                for _ in range(10):
+                    for prompt in prompts:
+                        fleet.complete(prompt[:draw.randrange(1000, 1350)], max_tokens=2)
+                after = self.outcomes(fleet, 40)
+                print(f"{size} {groups}: at first {sum(said > found for said, found in first)} too long, then {after}")
+                self.assertGreater(sum(said > found for said, found in first), 0, "before it knows")
+                self.assertGreater(sum(found > 0 for _, found in after), 20)
+                self.assertEqual([pair for pair in after if pair[0] != pair[1]], [])
+                self.assertEqual(fleet.worker("beside-0")["mode"], "exact")
+
+    def test_a_view_that_began_in_the_middle_heals_with_the_traffic(self):
+        draw = random.Random(27)
+        engine = DoubleEngine("--blocks", "400", "--prefill-us", "1", "--token-ms", "1")
+        self.addCleanup(engine.kill)
+        prompts = [[draw.randrange(1900) for _ in range(400)] for _ in range(8)]
+        fleet = Fleet(self, [engine], worker_flags=("--engine-replay", ""))
+        with fleet.cluster:
+            wait_until(lambda: [w["ready"] for w in fleet.router.workers()] == [True], "a ready worker")
+            engine.request("POST", "/reset_prefix_cache")
+            for _ in range(36):  # so much shows that it has full attention alone
+                fleet.complete([draw.randrange(1900) for _ in range(1900)], max_tokens=2)
+            for prompt in prompts:
+                fleet.complete(prompt, max_tokens=2)
+            wait_until(lambda: fleet.worker("beside-0")["mode"] == "exact", "that the cache is known")
+            engine.signal(signal.SIGUSR1)
+            fleet.complete([draw.randrange(1900) for _ in range(200)], max_tokens=2)
+            fleet.complete([draw.randrange(1900) for _ in range(200)], max_tokens=2)
+            wait_until(lambda: fleet.worker("beside-0")["mode"] == "predicted", "that an event is missed")
+            shares = []
+
+            def is_exact():
+                for prompt in prompts:
+                    fleet.complete(prompt[:draw.randrange(300, 400)] + [draw.randrange(1900)], max_tokens=2)
+                shares.append(fleet.worker("beside-0")["told_share"])
+                return fleet.worker("beside-0")["mode"] == "exact"
+
+            wait_until(is_exact, "that the traffic has told of what it finds")
+            wait_until(lambda: fleet.worker("beside-0")["index_in_sync"], "the snapshot")
+            self.assertGreater(max(shares), 0.5, "the worker says how much it knows")
+            for prompt in prompts:
+                fleet.complete(prompt[:draw.randrange(300, 400)] + [draw.randrange(1900)], max_tokens=2)
+            outcomes = self.outcomes(fleet, len(prompts))
+            print(f"shares {shares}, outcomes {outcomes}")
+            self.assertEqual([pair for pair in outcomes if pair[0] != pair[1]], [])
+            self.assertGreater(min(found for _, found in outcomes), 0)
+
+    def test_hits_of_a_tier_are_counted_apart(self):
+        draw = random.Random(28)
+        engine = DoubleEngine("--tier", "--blocks", "40", "--prefill-us", "1", "--token-ms", "1")
+        self.addCleanup(engine.kill)
+        prompts = [[draw.randrange(1900) for _ in range(400)] for _ in range(8)]
+        with self.fleet(engine) as fleet:
+            for _ in range(20):
+                for prompt in prompts:  # more than there is room for
+                    fleet.complete(prompt, max_tokens=2)
+            outcomes = self.outcomes(fleet, 80)
+            self.assertEqual([pair for pair in outcomes if pair[0] > pair[1]], [])
+            self.assertGreater(sum(found - said for said, found in outcomes), 10_000, "from the tier")
+            wait_until(lambda: fleet.worker("beside-0")["tier_cached_tokens_total"] > 10_000, "that they are told")
+            self.assertEqual(fleet.worker("beside-0")["mode"], "exact")
+            status = subprocess.run([BIN / "roostctl", "status", "--admin", fleet.router.admin], capture_output=True,
+                                    text=True, check=True).stdout
+            self.assertRegex(status, r"beside-0 took \d+ tokens from a tier behind its engine's cache")
+
     def test_the_engines_names_are_the_models(self):
         engine = DoubleEngine("--model", "/models/demo", "--alias", "gpt-4o")
         self.addCleanup(engine.kill)

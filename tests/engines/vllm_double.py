@@ -92,6 +92,7 @@ class Request:
         self.seed = None if greedy else body.get("seed", 0)
         self.limit = min(body.get("max_tokens") or 16, max_context - len(self.prompt))
         self.salt = body.get("cache_salt") or ""
+        self.tells_found = (body.get("vllm_xargs") or {}).get("kv_cache_report_mode") == "full"
         self.grouped = 0  # tokens of which the other groups of layers keep what they keep
         self.stops = set(body.get("stop_token_ids") or [])
         if not body.get("ignore_eos"):
@@ -128,6 +129,7 @@ class Rank:
         self.device = asyncio.Lock()  # with --paced: held while a prompt is computed
         self.prompt_tokens = 0
         self.cached_tokens = 0
+        self.tier_tokens = 0
         self.output_tokens = 0
         self.steps = 0
 
@@ -157,10 +159,16 @@ class Rank:
         """Computes the prompt's blocks that are not cached; returns how many tokens were."""
         hashes = self.cache.hashes(request, request.prompt)
         size = self.options.block_tokens
-        cached = self.cache.hit_blocks(hashes, (len(request.prompt) - 1) // size)
+        cached = self.cache.hit_blocks(hashes, (len(request.prompt) - 1) // size, self.options.speculative)
         request.grouped = cached * size
+        if request.tells_found:
+            self.cache.tell_found(hashes[:cached], request)
         self.cache.hold(hashes[:cached])
         held.extend(hashes[:cached])
+        if self.options.tier:
+            behind = self.cache.blocks_behind(hashes[cached:(len(request.prompt) - 1) // size])
+            self.tier_tokens += behind * size
+            cached += behind
         new_tokens = len(request.prompt) - cached * size
         async with self.device if self.options.paced else contextlib.nullcontext():
             await asyncio.sleep(new_tokens * self.options.prefill_us * 1e-6)
@@ -237,7 +245,7 @@ class Rank:
             "num_requests_running": self.running, "num_requests_waiting": self.waiting,
             "kv_cache_usage_perc": used / max(1, self.options.blocks - 1),
             "prompt_tokens_total": self.prompt_tokens, "generation_tokens_total": self.output_tokens,
-            "prefix_cache_hits_total": self.cached_tokens, "prefix_cache_queries_total": self.prompt_tokens,
+            "prefix_cache_hits_total": self.cached_tokens, "external_prefix_cache_hits_total": self.tier_tokens, "prefix_cache_queries_total": self.prompt_tokens,
             "iteration_tokens_total_count": self.steps}
         lines = [f"vllm:{name}{{{labels}}} {float(value)}" for name, value in values.items()]
         if self.options.pooling:
@@ -524,6 +532,8 @@ def parse():
     parser.add_argument("--block-tokens", type=int, default=32)
     parser.add_argument("--group", action="append", default=[],
                         help="of layers beside those with full attention: recurrent:BLOCK or window:BLOCK:TOKENS; may be repeated")
+    parser.add_argument("--speculative", action="store_true", help="computes the last block of a hit again, as EAGLE and MTP do")
+    parser.add_argument("--tier", action="store_true", help="finds what it has evicted in a tier that no event tells of")
     parser.add_argument("--adapter", action="append", default=[], help="a LoRA adapter that it serves; may be repeated")
     parser.add_argument("--max-context", type=int, default=2048)
     parser.add_argument("--max-running", type=int, default=64)

@@ -50,6 +50,7 @@ class Cache:
         self.groups = [Group(text, number + 1, max(4, block_count // 8)) for number, text in enumerate(groups)]
         self.free = block_count
         self.users = {}  # hash -> requests that use the block
+        self.stored = set()  # all hashes that ever were
         self.idle = collections.OrderedDict()  # hashes of unused blocks, the least recently used first
         self.events = []
 
@@ -71,14 +72,45 @@ class Cache:
         every = group.block // self.block_tokens
         return hashes[every - 1::every]
 
-    def hit_blocks(self, hashes, most):
-        """The leading blocks behind which a request can go on in every group."""
-        count = min(self.cached_blocks(hashes), most)
+    def hit_blocks(self, hashes, most, drops_last=False):
+        """The leading blocks behind which a request can go on in every group. With speculative heads the last one is dropped:
+        of those before the prompt's last token or, as vLLM has it for several groups, of all that are there."""
+        held = self.cached_blocks(hashes)
+        if drops_last:
+            held = max(0, (held if self.groups else min(held, most)) - 1)
+        count = min(held, most)
         while count > 0 and not all(
                 group.can_go_on(self.names_of(group, hashes), count * self.block_tokens / group.block)
                 for group in self.groups):
             count -= 1
         return count
+
+    def blocks_behind(self, hashes):
+        """The leading blocks that were stored once, and are in a tier since."""
+        count = 0
+        while count < len(hashes) and hashes[count] in self.stored:
+            count += 1
+        return count
+
+    def tell_found(self, hashes, request):
+        """Tells again of the blocks that a request found, unmarked, of each group all up to there."""
+        tokens = request.prompt[:len(hashes) * self.block_tokens]
+        for group in [None, *self.groups]:
+            names = self.names_of(group, hashes) if group else list(hashes)
+            if not names:
+                continue
+            size = group.block if group else self.block_tokens
+            kind = {"group_idx": group.number, "kv_cache_spec_kind": group.kind} if group else {
+                "group_idx": 0, "kv_cache_spec_kind": "full_attention"}
+            if group and group.window:
+                kind["kv_cache_spec_sliding_window"] = group.window
+            salt = [request.salt] if request.salt else None
+            adapter = [request.adapter] if request.adapter else []
+            self.events.append({
+                "type": "BlockStored", "block_hashes": names, "parent_block_hash": None,
+                "token_ids": list(tokens[:len(names) * size]), "block_size": size, "lora_id": 1 if adapter else None,
+                "medium": "GPU", "lora_name": request.adapter,
+                "extra_keys": [adapter + (salt or [] if i == 0 else []) or None for i in range(len(names))], **kind})
 
     def store_groups(self, hashes, tokens, begin, place):
         """What the other groups keep of the tokens from `begin` on; told before the main group's events at `place`."""
@@ -113,6 +145,7 @@ class Cache:
                 break
             self.free -= 1
             self.users[name] = 1
+            self.stored.add(name)
             stored += 1
         if stored:
             adapter = [request.adapter] if request.adapter else []

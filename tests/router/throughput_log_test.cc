@@ -31,5 +31,17 @@ TEST(ThroughputLogTest, CountsWhatEndedAndWhatRuns) {
   EXPECT_EQ(next_interval.active, 1U);
 }
 
+TEST(ThroughputLogTest, CountsWhatEnginesGetUnread) {
+  NullApiObserver next;
+  const ManualClock clock;
+  ThroughputLog log(next, clock);
+  for (int i = 0; i < 3; ++i) log.OnForwardStart();
+  log.OnForwardEnd({.prompt_tokens = 100, .cached_tokens = 60, .output_tokens = 7});
+  log.OnForwardEnd({.is_failed = true});
+  EXPECT_EQ(log.Take(),
+            (Throughput{
+                .ended = 2, .failed = 1, .active = 1, .prompt_tokens = 100, .cached_tokens = 60, .output_tokens = 7}));
+}
+
 }  // namespace
 }  // namespace roost::router

@@ -42,11 +42,12 @@ std::uint32_t MaxRunning(const EngineFacts& facts, const AdapterOptions& options
 }
 
 AdapterEngine::AdapterEngine(const EngineProtocol& protocol, EngineFacts facts, AdapterOptions options,
-                             const Clock& clock, HttpPort& port)
+                             const Clock& clock, HttpPort& port, BlockSource* blocks)
     : protocol_(protocol),
       options_(std::move(options)),
       clock_(clock),
       port_(port),
+      blocks_(blocks),
       watch_(protocol, std::move(facts), options_.times, clock, ids_, port) {}
 
 AdapterEngine::~AdapterEngine() {
@@ -101,10 +102,14 @@ Result<void> AdapterEngine::Submit(LinkId link, wire::Generate request, std::opt
   ROOST_RETURN_IF_ERROR(Check(key, request));
   const Instant at = received.value_or(clock_.Now());
   const std::optional<Instant> deadline = DeadlineOf(request, at);
+  const HitGuess guess = GuessOf(request);
   request.block_hashes = {};
   if (calls_.empty()) watch_.OnLife();  // its silence begins now
-  const auto [entry, is_new] = requests_.emplace(
-      key, Request{.generate = std::move(request), .order = submit_count_, .received = at, .deadline = deadline});
+  const auto [entry, is_new] = requests_.emplace(key, Request{.generate = std::move(request),
+                                                              .order = submit_count_,
+                                                              .received = at,
+                                                              .deadline = deadline,
+                                                              .guess = guess});
   if (Result<void> begun = Begin(key, entry->second); !begun.ok()) {
     CloseCalls(key);
     requests_.erase(entry);
@@ -140,7 +145,8 @@ Result<void> AdapterEngine::StartCall(RequestKey key, const Request& request, st
       .choice = choice,
       .max_tokens = std::min(generate.max_output_tokens, watch_.facts().max_context_tokens - prompt_size),
       .scores_prompt = scores_prompt,
-      .is_streamed = !scores_prompt};
+      .is_streamed = !scores_prompt,
+      .asks_found_runs = watch_.facts().tells_found_runs && blocks_ != nullptr && blocks_->wants_found_runs()};
   ROOST_ASSIGN_OR_RETURN(HttpCall built, protocol_.BuildRequest(plan));
   call.reader = protocol_.NewReader(plan);
   call.is_streamed = plan.is_streamed;
@@ -336,6 +342,7 @@ void AdapterEngine::Drop(Requests::iterator request) {
     counts.prompt_tokens += prompt;
     counts.cached_prompt_tokens += cached;
     counts.computed_prompt_tokens[IndexOf(disabled ? MissReason::kDisabled : MissReason::kCold)] += prompt - cached;
+    if (!disabled && request->second.cached_tokens) NoteHit(request->second);
   }
   requests_.erase(request);
   report_due_ = true;

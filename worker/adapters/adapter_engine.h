@@ -32,6 +32,7 @@
 #include "common/base/clock.h"
 #include "common/base/result.h"
 #include "common/wire/messages.h"
+#include "worker/adapters/block_source.h"
 #include "worker/adapters/engine_protocol.h"
 #include "worker/adapters/engine_standing_watch.h"
 #include "worker/adapters/http_port.h"
@@ -80,14 +81,26 @@ struct AdapterOptions {
   WatchTimes times = {};
 };
 
+// Learns from hits whether the engine computes the last block of each again, as one with speculative heads (EAGLE, MTP)
+// does: they read the last tokens of what was found. No configuration that an engine tells says so for sure.
+class HitDrop {
+ public:
+  void Note(const HitGuess& guess, std::uint32_t found_tokens);
+  [[nodiscard]] bool drops() const { return drops_; }
+
+ private:
+  bool drops_ = false;
+  std::uint32_t against_ = 0;  // hits in a row that say otherwise
+};
+
 // The limit that the Hello names.
 [[nodiscard]] std::uint32_t MaxRunning(const EngineFacts& facts, const AdapterOptions& options);
 
 class AdapterEngine {
  public:
-  // The references outlive it.
+  // The references outlive it. `blocks` is what is known of the engine's cache; null: nothing.
   AdapterEngine(const EngineProtocol& protocol, EngineFacts facts, AdapterOptions options, const Clock& clock,
-                HttpPort& port);
+                HttpPort& port, BlockSource* blocks = nullptr);
   ~AdapterEngine();
   AdapterEngine(const AdapterEngine&) = delete;
   AdapterEngine& operator=(const AdapterEngine&) = delete;
@@ -134,6 +147,7 @@ class AdapterEngine {
     std::uint32_t open_choices = 1;
     bool has_tokens = false;
     std::optional<std::uint32_t> cached_tokens = {};  // of choice 0
+    HitGuess guess = {};
     bool cached_told = false;
   };
   struct Call {
@@ -186,14 +200,20 @@ class AdapterEngine {
   void FillLoad(wire::Load& load) const;
   void FillPrompts(StepReport& report) const;
   [[nodiscard]] std::uint32_t UncachedTokens(const Request& request) const;
+  [[nodiscard]] HitGuess GuessOf(const wire::Generate& generate) const;
+  void NoteHit(const Request& request);
+  void CountTier(double tokens);
+  [[nodiscard]] std::uint32_t engine_block_tokens() const;
 
   const EngineProtocol& protocol_;
   const AdapterOptions options_;
   const Clock& clock_;
   HttpPort& port_;
   CallIds ids_;
+  BlockSource* const blocks_;  // may be null
   EngineWatch watch_;
   StepMeter meter_;
+  HitDrop hit_drop_;
   simdjson::dom::parser parser_;
 
   Requests requests_;
@@ -202,7 +222,8 @@ class AdapterEngine {
   std::size_t forward_count_ = 0;
   std::uint64_t submit_count_ = 0;
   std::uint64_t step_count_ = 0;
-  std::uint32_t other_requests_ = 0;  // at the engine, of other clients; as of the last load
+  std::uint32_t other_requests_ = 0;                // at the engine, of other clients; as of the last load
+  std::optional<double> counted_tier_tokens_ = {};  // of the engine's own count; none: not told yet
   bool was_away_ = false;
   StepReport report_;  // under construction
   bool report_due_ = true;

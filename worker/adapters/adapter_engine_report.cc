@@ -5,6 +5,7 @@
 #include <iterator>
 #include <utility>
 
+#include "common/base/log.h"
 #include "common/wire/codec.h"
 #include "worker/adapters/adapter_engine.h"
 #include "worker/adapters/engine_error.h"
@@ -110,6 +111,56 @@ std::uint32_t AdapterEngine::UncachedTokens(const Request& request) const {
   return size - std::min(cached, size - 1);
 }
 
+// ---- hits ----
+
+// Where nothing is known of the engine's blocks, the router's promise is the guess.
+HitGuess AdapterEngine::GuessOf(const wire::Generate& generate) const {
+  const auto size = static_cast<std::uint32_t>(generate.prompt.size());
+  if (blocks_ != nullptr) return blocks_->Guess(generate.block_hashes, size);
+  const std::uint32_t expected = generate.expected_cached_tokens;
+  const std::uint32_t block = expected == 0 ? 0 : engine_block_tokens();
+  return hit_drop_.drops() ? HitGuess{expected + block, expected}
+                           : HitGuess{expected, expected - std::min(expected, block)};
+}
+
+// With a tier behind its cache the engine finds more than any event tells.
+void AdapterEngine::NoteHit(const Request& request) {
+  const bool did_drop = hit_drop_.drops();
+  hit_drop_.Note(request.guess, *request.cached_tokens);
+  if (blocks_ != nullptr && counted_tier_tokens_.value_or(0) == 0)
+    blocks_->NoteHit(request.guess, *request.cached_tokens);
+  if (did_drop == hit_drop_.drops()) return;
+  LogInfo(did_drop ? "the engine goes on behind the last block of a hit"
+                   : "the engine computes the last block of each hit again, as for speculative heads",
+          {{"block_tokens", engine_block_tokens()}});
+  report_due_ = true;
+}
+
+// The first page tells what an earlier worker has counted; an engine that has restarted counts from 0.
+void AdapterEngine::CountTier(double tokens) {
+  constexpr double kMost = 1e18;
+  if (!(tokens >= 0 && tokens <= kMost)) return;
+  const double earlier = std::exchange(counted_tier_tokens_, tokens).value_or(tokens);
+  report_.counts.tier_cached_tokens += static_cast<std::uint64_t>(tokens < earlier ? tokens : tokens - earlier);
+}
+
+std::uint32_t AdapterEngine::engine_block_tokens() const {
+  const std::uint32_t told = blocks_ == nullptr ? 0 : blocks_->engine_block_tokens();
+  return std::max(told > 0 ? told : watch_.facts().block_tokens, watch_.facts().grain_tokens());
+}
+
+// A miss says nothing, and neither do hits of other lengths.
+void HitDrop::Note(const HitGuess& guess, std::uint32_t found_tokens) {
+  constexpr std::uint32_t kEnough = 8;
+  if (guess.dropped == 0 || guess.dropped == guess.tokens) return;
+  const bool is_dropped = found_tokens == guess.dropped;
+  if (!is_dropped && found_tokens != guess.tokens) return;
+  against_ = is_dropped == drops_ ? 0 : against_ + 1;
+  if (against_ < kEnough) return;
+  drops_ = is_dropped;
+  against_ = 0;
+}
+
 // ---- time ----
 
 void AdapterEngine::Tick() {
@@ -162,6 +213,7 @@ void AdapterEngine::FollowWatch() {
     const std::uint32_t all = load.running_requests.value_or(0) + load.waiting_requests.value_or(0);
     const auto own = static_cast<std::uint32_t>(calls_.size() + forward_count_);
     other_requests_ = all > own ? all - own : 0;
+    if (load.tier_tokens) CountTier(*load.tier_tokens);
     report_due_ = true;
   }
   if (std::exchange(was_away_, watch_.is_away()) == watch_.is_away()) return;
@@ -217,6 +269,7 @@ void AdapterEngine::FillLoad(wire::Load& load) const {
   load.waiting_requests = std::min(std::max(watch_.load().waiting_requests.value_or(0), beyond), all - decoding);
   load.running_requests = all - load.waiting_requests;
   load.running_context_tokens = tokens;
+  load.dropped_tokens = hit_drop_.drops() ? engine_block_tokens() : 0;
   const double used = watch_.load().used_share.value_or(static_cast<double>(tokens) /
                                                         (static_cast<double>(facts.block_count) * facts.block_tokens));
   const double free_share = 1 - std::clamp(used, 0.0, 1.0);

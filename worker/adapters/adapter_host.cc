@@ -131,7 +131,8 @@ AdapterHost::AdapterHost(Setup setup, const Clock& clock, const wire::Waker& wak
       alarm_(std::move(setup.alarm)),
       outbox_(waker),
       stall_watch_(clock),
-      engine_(setup.protocol, std::move(setup.facts), WithOwnIds(std::move(setup.options)), clock, *calls_),
+      engine_(setup.protocol, std::move(setup.facts), WithOwnIds(std::move(setup.options)), clock, *calls_,
+              blocks_.get()),
       forwards_(clock, *calls_) {
   alarm_->Join(*calls_);
 }
@@ -279,6 +280,7 @@ StepReport AdapterHost::MakeReport() {
     report.load.cached_block_count = static_cast<std::uint32_t>(blocks_->block_count());
     report.load.digest = blocks_->digest();
     report.load.resumable_digest = blocks_->resumable_digest();
+    report.load.told_share = blocks_->told_share();
   }
   const std::uint32_t pool = engine_.watch().facts().grain_count();
   report.idle_blocks = std::min(report.load.cached_block_count, report.load.free_block_count);
@@ -352,6 +354,13 @@ class FeedSource final : public BlockSource {
   [[nodiscard]] bool has_checkpoints() const override { return feed_->has_checkpoints(); }
   [[nodiscard]] std::vector<BlockHash> Resumable() const override { return feed_->resume_points().All(); }
   [[nodiscard]] BlockHash resumable_digest() const override { return feed_->resume_points().digest(); }
+  [[nodiscard]] HitGuess Guess(std::span<const BlockHash> hashes, std::uint32_t prompt_tokens) const override {
+    return feed_->Guess(hashes, prompt_tokens);
+  }
+  void NoteHit(const HitGuess& guess, std::uint32_t found_tokens) override { feed_->NoteHit(guess, found_tokens); }
+  [[nodiscard]] std::uint32_t engine_block_tokens() const override { return feed_->engine_block_tokens(); }
+  [[nodiscard]] bool wants_found_runs() const override { return feed_->wants_found_runs(); }
+  [[nodiscard]] double told_share() const override { return feed_->told_share(); }
   void OnEngineRestart(Instant now) override { feed_->OnEngineRestart(now); }
 
  private:

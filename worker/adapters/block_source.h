@@ -5,12 +5,15 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "common/base/clock.h"
 #include "common/prefix/block_hash.h"
 #include "common/wire/messages.h"
+#include "worker/adapters/events/block_book.h"
 
 namespace roost::worker::adapters {
 
@@ -37,6 +40,19 @@ class BlockSource {
   [[nodiscard]] virtual bool has_checkpoints() const { return false; }
   [[nodiscard]] virtual std::vector<BlockHash> Resumable() const { return {}; }
   [[nodiscard]] virtual BlockHash resumable_digest() const { return {}; }
+
+  // Guesses how much a prompt with these blocks finds.
+  [[nodiscard]] virtual HitGuess Guess(std::span<const BlockHash> /*hashes*/, std::uint32_t /*prompt_tokens*/) const {
+    return {};
+  }
+  // So much was found in the engine's own cache.
+  virtual void NoteHit(const HitGuess& /*guess*/, std::uint32_t /*found_tokens*/) {}
+  // The size of the engine's blocks; 0: not known yet.
+  [[nodiscard]] virtual std::uint32_t engine_block_tokens() const { return 0; }
+  // Should requests ask the engine to tell again of the blocks that they find? See EventFeed.
+  [[nodiscard]] virtual bool wants_found_runs() const { return false; }
+  [[nodiscard]] virtual double told_share() const { return 0; }  // see wire::Load
+
   // The engine is another process, with an empty cache. The removals are in the next TakeEvents.
   virtual void OnEngineRestart(Instant now) = 0;
 };

@@ -50,6 +50,7 @@ struct EngineFacts {
   std::uint32_t max_context_tokens = 0;                    // prompt and output together
   std::optional<std::uint32_t> max_running_requests = {};  // not every engine tells
   bool keeps_prefixes = true;                              // its prefix cache is on
+  bool tells_found_runs = false;                           // a request may ask for events of the blocks that it finds
   bool takes_priority = true;                              // it may be sent a request's priority
   std::optional<double> started_at = {};                   // its process, in seconds of the wall clock
   std::set<std::string> routes = {};                       // paths that it takes with POST; as many as a Hello can hold
@@ -111,6 +112,7 @@ struct EngineLoad {
   std::optional<double> computed_tokens =
       {};  // of prompts and outputs since the start; a prompt counts once it is computed
   std::optional<double> started_at = {};
+  std::optional<double> tier_tokens = {};  // of prompts, taken from a tier behind the engine's cache since the start
 };
 
 // One call for one choice. The references last for the call.
@@ -124,6 +126,7 @@ struct CallPlan {
   bool scores_prompt = false;  // asks for the prompt's log probabilities
   // False: the answer comes in one piece at its end.
   bool is_streamed = true;
+  bool asks_found_runs = false;  // for events of the blocks that it finds; see EngineFacts
 
   // The seed of this choice, never negative and never -1 as a signed number: some engines take that for "none".
   [[nodiscard]] std::uint64_t seed() const { return (generate.sampling.seed + choice) & (~std::uint64_t{0} >> 1U); }

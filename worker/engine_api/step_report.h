@@ -44,6 +44,7 @@ struct StepCounts {
   MissCounts computed_prompt_tokens{};    // prompt tokens that were computed, by reason
   std::uint64_t tail_cached_tokens =
       0;  // part of the cached ones: copied from a block whose first tokens alone are equal
+  std::uint64_t tier_cached_tokens = 0;    // part of the cached ones: from a tier behind another program's cache
   std::uint64_t uncached_requests = 0;     // requests that switched caching off
   std::uint64_t refused_pins = 0;          // blocks that were not pinned because the pins' share of the pool was full
   std::uint64_t refused_retentions = 0;    // blocks that were not retained because their tenant's share was full

@@ -305,13 +305,14 @@ class LinkCore {
   std::vector<Link> links_;
   std::uint32_t next_link_id_ = 1;
   std::uint64_t next_epoch_;
-  std::uint64_t progress_count_ = 0;  // reports with which the engine made progress
-  std::uint64_t part_count_ = 0;      // parts of steps
-  double saved_prefill_seconds_ = 0;  // of all reports
-  std::uint64_t submit_count_ = 0;    // requests given to the engine; the count at each one is its prompt's id
-  wire::Crowding crowding_told_;      // the last that was logged
-  wire::Load load_;                   // the last known load, without a step's numbers
-  bool is_leaving_ = false;           // BeginDrain was called
+  std::uint64_t progress_count_ = 0;      // reports with which the engine made progress
+  std::uint64_t part_count_ = 0;          // parts of steps
+  double saved_prefill_seconds_ = 0;      // of all reports
+  std::uint64_t tier_cached_tokens_ = 0;  // the same
+  std::uint64_t submit_count_ = 0;        // requests given to the engine; the count at each one is its prompt's id
+  wire::Crowding crowding_told_;          // the last that was logged
+  wire::Load load_;                       // the last known load, without a step's numbers
+  bool is_leaving_ = false;               // BeginDrain was called
   std::string engine_absence_;
   Instant engine_away_since_;          // while it is away
   std::vector<std::string> adapters_;  // that the engine serves now

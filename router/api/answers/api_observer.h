@@ -44,6 +44,14 @@ struct UnservedGeneration {
   ErrorCode error = ErrorCode::kUnavailable;
 };
 
+// A request that an engine got unread, at its end. The tokens are what the answer tells of, perhaps none.
+struct ForwardSummary {
+  bool is_failed = false;
+  std::uint64_t prompt_tokens = 0;
+  std::uint64_t cached_tokens = 0;
+  std::uint64_t output_tokens = 0;
+};
+
 class ApiObserver {
  public:
   virtual ~ApiObserver() = default;
@@ -62,6 +70,9 @@ class ApiObserver {
   virtual void OnGenerationStart(std::string_view model) = 0;
   virtual void OnGenerationEnd(const GenerationSummary& summary) = 0;
   virtual void OnUnserved(const UnservedGeneration& /*unserved*/) {}
+  // The same of a request that an engine gets unread.
+  virtual void OnForwardStart() {}
+  virtual void OnForwardEnd(const ForwardSummary& /*summary*/) {}
 
   virtual void OnFirstToken(std::string_view model, double seconds) = 0;
   // `token_count` tokens arrived together, `seconds` after the previous ones.

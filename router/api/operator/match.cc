@@ -17,7 +17,7 @@ Result<PromptRequest> ParseMatchRequest(const JsonObject& body) {
 std::uint32_t CachedOn(const PromptQuery& query, const PromptHolder& holder) {
   return CachedTokens(
       {.prompt_token_count = query.prompt_token_count, .matched_block_count = holder.usable_block_count()},
-      query.model->block_tokens, holder.engine_block_tokens);
+      {query.model->block_tokens, holder.engine_block_tokens, holder.dropped_tokens});
 }
 
 void WriteChoice(const PromptMatch& match, JsonWriter& json) {

@@ -453,7 +453,13 @@ void Api::Version(Call& call) {
   Answer(call, JsonResponse(json.Take()));
 }
 
-void Api::OpenApi(Call& call) { Answer(call, JsonResponse(OpenApiBody(options_.version))); }
+void Api::OpenApi(Call& call) {
+  std::vector<std::string_view> passed_on;
+  for (const Route& route : *routes_) {
+    if (route.handle == &Api::PassThrough) passed_on.push_back(route.path);
+  }
+  Answer(call, JsonResponse(OpenApiBody(options_.version, passed_on)));
+}
 
 void Api::Queues(Call& call) { Answer(call, JsonResponse(QueuesBody(services_.dispatcher.View()->queues))); }
 

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -77,7 +78,7 @@ struct Api::Call {
 }
 
 // The API as an OpenAPI 3.1 document (spec.openapis.org), made from the field tables that also parse the requests.
-[[nodiscard]] std::string OpenApiBody(const std::string& version);
+[[nodiscard]] std::string OpenApiBody(const std::string& version, std::span<const std::string_view> passed_on);
 
 [[nodiscard]] inline HttpResponse JsonResponse(std::string body) {
   HttpResponse response;

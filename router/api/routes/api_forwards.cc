@@ -2,6 +2,7 @@
 // here, and what only an engine can read. They run on text threads.
 #include <fmt/format.h>
 #include <simdjson.h>
+#include <xxhash.h>
 
 #include <algorithm>
 #include <array>
@@ -20,6 +21,7 @@
 #include "common/base/trace_context.h"
 #include "common/base/utf8.h"
 #include "router/api/answers/client_watch.h"
+#include "router/api/answers/forward_usage.h"
 #include "router/api/answers/generation.h"
 #include "router/api/answers/messages_answer.h"
 #include "router/api/answers/text_memory.h"
@@ -193,6 +195,8 @@ class ForwardAnswer : public std::enable_shared_from_this<ForwardAnswer> {
   void OnClientGone();
   void Fail(const Error& error);
   void Conclude(int status, std::string_view outcome);
+  // Counts for the key what the answer says that it took.
+  ForwardTokens CountTokens();
   [[nodiscard]] std::vector<HttpHeader> Headers() const;
 
   const GenerationServices services_;
@@ -205,12 +209,15 @@ class ForwardAnswer : public std::enable_shared_from_this<ForwardAnswer> {
   int status_ = 0;  // of the engine's answer, once it has begun
   std::string worker_id_;
   std::uint64_t answer_bytes_ = 0;
+  ForwardUsage usage_;
   std::size_t ungranted_bytes_ = 0;
 
   std::mutex submit_mutex_;
   std::optional<RequestId> request_;  // guarded by submit_mutex_; once submitted
   bool cancelled_ = false;            // guarded by submit_mutex_
 };
+
+constexpr int kFirstFailure = 500;
 
 // The dispatcher hears of the client's progress in steps of this.
 constexpr std::size_t kGrantStep = wire::kForwardCredit / 4;
@@ -244,6 +251,7 @@ void ForwardAnswer::Start(const GenerationServices& services, std::shared_ptr<Re
 }
 
 void ForwardAnswer::Submit(ClientWatch& client, ForwardSpec spec) {
+  services_.observer.OnForwardStart();
   if (!client.Watch([self = shared_from_this()] { self->OnClientGone(); })) {
     return responder_->Post([self = shared_from_this()] { self->OnClientGone(); });
   }
@@ -267,6 +275,7 @@ void ForwardAnswer::Submit(ClientWatch& client, ForwardSpec spec) {
 void ForwardAnswer::OnPiece(ForwardPiece piece) {
   if (ended_) return;
   answer_bytes_ += piece.body.size();
+  usage_.Add(piece.body);
   if (piece.head) Begin(*std::move(piece.head), piece.body, piece.is_last && !piece.error);
   if (ended_) return;
   if (!piece.body.empty()) responder_->Send(std::move(piece.body));
@@ -338,8 +347,11 @@ std::vector<HttpHeader> ForwardAnswer::Headers() const {
 void ForwardAnswer::Conclude(int status, std::string_view outcome) {
   ended_ = true;
   services_.observer.OnAnswer(options_.route, status);
-  const bool was_computed = options_.admission != nullptr && status_ != 0;
-  if (was_computed) options_.admission->account().CountGeneration(0, 0, 0);
+  const ForwardTokens tokens = CountTokens();
+  services_.observer.OnForwardEnd({.is_failed = status >= kFirstFailure,
+                                   .prompt_tokens = tokens.prompt,
+                                   .cached_tokens = tokens.cached,
+                                   .output_tokens = tokens.output});
   const std::string key = options_.admission == nullptr ? "" : options_.admission->key().name;
   LogInfo("passed on", {{"request_id", options_.request_id},
                         {"trace_id", std::string(TraceIdOf(options_.trace.trace_parent))},
@@ -352,6 +364,8 @@ void ForwardAnswer::Conclude(int status, std::string_view outcome) {
                         {"outcome", std::string(outcome)},
                         {"status", status},
                         {"answer_bytes", answer_bytes_},
+                        {"prompt_tokens", tokens.prompt},
+                        {"completion_tokens", tokens.output},
                         {"seconds", ToSeconds(services_.clock.Now() - options_.started_at)}});
   if (!options_.trace.is_recorded()) return;
   trace::Span span = options_.trace.Own(fmt::format("POST {}", path_), options_.started_at, services_.clock.Now());
@@ -359,6 +373,14 @@ void ForwardAnswer::Conclude(int status, std::string_view outcome) {
                      {"roost.request_id", options_.request_id}, {"roost.worker", worker_id_},
                      {"roost.outcome", std::string(outcome)},   {"roost.key", key}};
   services_.tracing.spans.sink->Add(std::move(span));
+}
+
+ForwardTokens ForwardAnswer::CountTokens() {
+  const ForwardTokens tokens = usage_.Read().value_or(ForwardTokens());
+  if (options_.admission == nullptr || status_ == 0) return tokens;
+  options_.admission->account().CountGeneration(tokens.prompt, tokens.cached, tokens.output);
+  options_.admission->TakeTokens(tokens.prompt + tokens.output, services_.clock.Now());
+  return tokens;
 }
 
 // ---- requests ----
@@ -420,8 +442,10 @@ void AppendTexts(JsonElement element, std::size_t depth, std::string& text) {
 
 // The session of a request: what it says, or how its prompt begins.
 std::optional<std::uint64_t> SessionOf(const JsonObject& body, const std::string& tenant) {
+  // All routers of a fleet compute the same, whatever they were built with.
   const auto hash = [&tenant](std::string_view name) {
-    return std::hash<std::string>{}(fmt::format("{}\n{}", tenant, name));
+    const std::string text = fmt::format("{}\n{}", tenant, name);
+    return XXH3_64bits(text.data(), text.size());
   };
   const auto named = body.String("session_id");
   if (named.ok() && *named && !(*named)->empty()) return hash(**named);

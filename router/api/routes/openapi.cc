@@ -2,6 +2,8 @@
 
 #include <array>
 #include <initializer_list>
+#include <span>
+#include <string>
 #include <string_view>
 
 #include "common/base/json_writer.h"
@@ -240,6 +242,18 @@ void WriteOperation(const Operation& operation, JsonWriter& json) {
   json.EndObject().EndObject();
 }
 
+// Bodies and answers are the engine's.
+void WritePassedOn(std::string_view path, JsonWriter& json) {
+  json.Key(path).BeginObject().Key("post").BeginObject();
+  json.Key("summary").String("An engine that has this route answers, in its own form.");
+  json.Key("requestBody").Raw(R"({"required":true,"content":{"application/json":{},"*/*":{}}})");
+  json.Key("responses").BeginObject();
+  json.Key("200").Raw(R"({"description":"The engine's answer.","content":{"application/json":{},"*/*":{}}})");
+  json.Key("default").BeginObject().Key("description").String("An error.");
+  WriteContent("Error", Operation::Streams::kNever, json);
+  json.EndObject().EndObject().EndObject().EndObject();
+}
+
 // Ends the components. A router without keys needs none, so the list of alternatives has an empty one.
 void WriteSecurity(JsonWriter& json) {
   json.Key("securitySchemes").BeginObject();
@@ -251,12 +265,13 @@ void WriteSecurity(JsonWriter& json) {
 
 }  // namespace
 
-std::string OpenApiBody(const std::string& version) {
+std::string OpenApiBody(const std::string& version, std::span<const std::string_view> passed_on) {
   JsonWriter json;
   json.BeginObject().Key("openapi").String("3.1.0").Key("info").BeginObject();
   json.Key("title").String("Roost").Key("version").String(version).EndObject();
   json.Key("paths").BeginObject();
   for (const Operation& operation : kOperations) WriteOperation(operation, json);
+  for (const std::string_view path : passed_on) WritePassedOn(path, json);
   json.EndObject().Key("components").BeginObject().Key("schemas").BeginObject();
   WriteRequestSchemas(json);
   for (const AnswerSchema& answer : kAnswerSchemas) json.Key(answer.name).Raw(answer.schema);

@@ -256,8 +256,9 @@ void Fleet::Cancel(RequestId id) {
 }
 
 Result<RequestId> Fleet::Forward(ForwardSpec spec, std::shared_ptr<ForwardObserver> observer) {
-  const std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
   Result<RequestId> id = core_.Forward(std::move(spec), std::move(observer), clock_.Now());
+  lock.unlock();  // or the link's thread would wake to wait for it
   waker_.Wake();
   return id;
 }

@@ -23,7 +23,8 @@ PromptHolder HolderOf(const Worker& worker, std::span<const WorkerMatch> matches
                       std::span<const HeldBlocks> held = {}) {
   PromptHolder holder{.worker_id = worker.hello.worker_id,
                       .mode = worker.view.mode(),
-                      .engine_block_tokens = EngineBlockTokens(worker)};
+                      .engine_block_tokens = EngineBlockTokens(worker),
+                      .dropped_tokens = DroppedTokens(worker)};
   if (const WorkerMatch* const match = FindMatch(matches, worker.slot)) {
     holder.held_block_count = match->block_count - match->pending_block_count;
     holder.pending_block_count = match->pending_block_count;

@@ -1,9 +1,9 @@
 #include "router/fleet/forwards/forward_table.h"
 
 #include <fmt/format.h>
+#include <xxhash.h>
 
 #include <algorithm>
-#include <functional>
 #include <utility>
 
 #include "common/base/rng.h"
@@ -30,7 +30,8 @@ std::uint32_t RequestsAt(const Worker& worker) {
 // Highest random weight (Thaler, Ravishankar, A Name-Based Mapping Scheme for Rendezvous, 1996): all routers agree on
 // the order, and a worker that comes or goes moves its own sessions only.
 std::uint64_t WeightOf(const Worker& worker, std::uint64_t session) {
-  return Mix64(session ^ std::hash<std::string>{}(worker.hello.worker_id));
+  const std::string& id = worker.hello.worker_id;
+  return Mix64(session ^ XXH3_64bits(id.data(), id.size()));
 }
 
 }  // namespace

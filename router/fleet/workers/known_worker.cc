@@ -144,7 +144,9 @@ PendingPrefixes::Guard Expect(PendingPrefixes& pending, const Worker& worker, st
                               Instant deadline, PendingPrefixes::Coming coming) {
   if (worker.view.resumable() == nullptr) return pending.Add(worker.slot, chain, deadline, coming);
   const std::size_t blocks = std::max(1U, worker.hello.engine_block_tokens / worker.hello.block_tokens);
-  return pending.AddWhole(worker.slot, chain.first(chain.size() / blocks * blocks), deadline);
+  const std::size_t whole = chain.size() / blocks * blocks;
+  const std::size_t dropped = std::min<std::size_t>(whole, worker.load.dropped_tokens / worker.hello.block_tokens);
+  return pending.AddWhole(worker.slot, chain.first(whole - dropped), deadline);
 }
 
 void TellModeChange(const Worker& worker, ModeTracker::Change change, WorkerMetrics& metrics) {

@@ -9,6 +9,10 @@ std::uint32_t EngineBlockTokens(const Worker& worker) {
   return worker.view.resumable() == nullptr ? worker.hello.engine_block_tokens : 0;
 }
 
+std::uint32_t DroppedTokens(const Worker& worker) {
+  return worker.view.resumable() == nullptr ? worker.load.dropped_tokens : 0;
+}
+
 WorkerView ViewOf(const Worker& worker) {
   const InFlightLedger& ledger = *worker.ledger;
   const wire::Load& load = worker.load;
@@ -24,6 +28,7 @@ WorkerView ViewOf(const Worker& worker) {
           .max_sample_count = worker.hello.max_sample_count,
           .features = worker.hello.features,
           .adapters = &worker.adapters,
+          .dropped_tokens = DroppedTokens(worker),
           .queued_prefill_tokens = queued_tokens,
           .waiting_requests = load.waiting_requests + ledger.uncovered_requests(),
           .waiting_cached_tokens = ledger.uncovered_cached_tokens(),

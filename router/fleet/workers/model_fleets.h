@@ -20,6 +20,9 @@ struct Worker;
 // Hits there are whole blocks of so many tokens; 0: they end where its matches do.
 [[nodiscard]] std::uint32_t EngineBlockTokens(const Worker& worker);
 
+// So many tokens of each hit there are computed again; 0 where matches are cut to that already.
+[[nodiscard]] std::uint32_t DroppedTokens(const Worker& worker);
+
 // The worker's last report, plus what this router has sent it since.
 [[nodiscard]] WorkerView ViewOf(const Worker& worker);
 

@@ -242,9 +242,12 @@ std::vector<HeldBlocks> WorkerRegistry::CutToResumable(std::span<const BlockHash
     const ResumableBlocks* const resumable = worker == nullptr ? nullptr : worker->view.resumable();
     if (resumable == nullptr) continue;
     held.push_back({match.worker, match.block_count});
-    // The last token of a prompt is always computed.
+    // The last token of a prompt is always computed. The held blocks have to reach beyond a hit by those that are
+    // dropped.
     const std::uint32_t usable = (prompt_tokens - 1) / worker->hello.block_tokens;
-    match.block_count = resumable->LastBefore(hashes, std::min(match.block_count, usable));
+    const std::uint32_t dropped = worker->load.dropped_tokens / worker->hello.block_tokens;
+    const std::uint32_t reached = match.block_count - std::min(match.block_count, dropped);
+    match.block_count = resumable->LastBefore(hashes, std::min(reached, usable));
   }
   if (held.empty()) return held;
   std::erase_if(matches, [](const WorkerMatch& match) { return match.block_count == 0; });

@@ -359,6 +359,53 @@ TEST_F(KeysTest, ARequestThatFailsBeforeItsFirstTokenCostsNoTokens) {
   EXPECT_EQ(HeaderOf(answer->response->headers, "x-ratelimit-remaining-tokens"), std::to_string(1000 - prompt - 4));
 }
 
+TEST_F(KeysTest, WhatAnEngineSaysThatItUsedCounts) {
+  ServedModel model = ByteModel();
+  model.routes = {"/v1/embeddings"};
+  Serve(std::move(model));
+  std::uint64_t used = 0;
+  const auto embed = [&](std::vector<std::string> pieces) {
+    const auto answer = Send(Listener::kApi, "POST", "/v1/embeddings", R"({"model":"bytes","input":"x"})",
+                             {{"Authorization", "Bearer secret of acme"}});
+    for (std::size_t i = 0; i < pieces.size(); ++i) {
+      ForwardPiece piece{.body = pieces[i], .is_last = i + 1 == pieces.size()};
+      if (i == 0) piece.head = ForwardHead{200, "application/json", "w1"};
+      dispatcher_.forward_observers.back()->OnPiece(std::move(piece));
+    }
+    const std::uint64_t before = std::exchange(used, keys_->Find("secret of acme")->account->usage().prompt_tokens);
+    return used - before;
+  };
+  const std::string numbers(20'000, '7');
+  EXPECT_EQ(embed({R"({"data":[)" + numbers + R"(],"usage":{"prompt_tokens":12,"total_tokens":12}})"}), 12U);
+  EXPECT_EQ(embed({R"({"usage": {"total_tokens":7},"results":[)" + numbers, "]}"}), 7U);
+  EXPECT_EQ(embed({R"({"data":[],"usa)", R"(ge":{"prompt_tokens":)", R"(5,"details":{"a":1}},"id":null})"}), 5U);
+  EXPECT_EQ(embed({R"({"text":"\"usage\":{\"prompt_tokens\":9}"})"}), 0U) << "a text of the answer";
+  EXPECT_EQ(embed({R"({"usage":{"type":"duration","seconds":3}})"}), 0U);
+  EXPECT_EQ(embed({R"({"usage":{"prompt_tokens":-4}})"}), 0U);
+  EXPECT_EQ(embed({R"({"usage":{"prompt_tokens":{{{)"}), 0U);
+  EXPECT_EQ(embed({R"("usage")"}), 0U);
+  EXPECT_EQ(embed({""}), 0U);
+  EXPECT_EQ(embed({"data: {}\n\n", R"(data: {"usage":{"input_tokens":3,"output_tokens":4}})"}), 3U);
+  const KeyUsage usage = keys_->Find("secret of acme")->account->usage();
+  EXPECT_EQ(usage.requests, 10U);
+  EXPECT_EQ(usage.output_tokens, 4U);
+}
+
+TEST_F(KeysTest, TokensOfWhatAnEngineGetsUnreadCountForTheKeysLimit) {
+  ServedModel model = ByteModel();
+  model.routes = {"/v1/embeddings"};
+  Serve(std::move(model));
+  const auto embed = [this] {
+    return Send(Listener::kApi, "POST", "/v1/embeddings", R"({"model":"bytes","input":"x"})",
+                {{"Authorization", "Bearer secret of limited"}});
+  };
+  embed();
+  dispatcher_.forward_observers.back()->OnPiece({.head = ForwardHead{200, "application/json", "w1"},
+                                                 .body = R"({"data":[],"usage":{"prompt_tokens":1200}})",
+                                                 .is_last = true});
+  EXPECT_EQ(StatusOf(*embed()), 429);
+}
+
 TEST_F(KeysTest, UsageTellsWhatWasComputedPerKey) {
   CompleteAs("acme");
   const std::size_t prompt = dispatcher_.specs.back().generate.prompt.size();

@@ -247,6 +247,14 @@ TEST_F(PassThroughTest, PathsOfTheFlagAreRoutesToo) {
   ASSERT_EQ(dispatcher_.forwards.size(), 1U);
   Piece({.head = ForwardHead{200, "application/json", "w1"}, .is_last = true});
   EXPECT_EQ(observer_.answers.back(), "pass_through 200");
+  HttpRequest document;
+  document.method = "GET";
+  document.path = "/openapi.json";
+  const auto told = std::make_shared<FakeResponder>();
+  api.Handle(Listener::kApi, std::move(document), told);
+  for (const char* const path : {"~1v1~1audio~1translations", "~1v1~1embeddings", "~1rerank"}) {
+    EXPECT_NE(At(told->response.value().body, std::string("/paths/") + path + "/post/responses/default"), "") << path;
+  }
 }
 
 }  // namespace

@@ -260,7 +260,7 @@ TEST_F(ApiTest, ShowsWorkers) {
       R"("workers":[{"id":"w1","model":"bytes","state":"cordoned","ready":true,"seconds_since_heard":0.25,)"
       R"("waiting_requests":1,)"
       R"("running_requests":2,"queued_prefill_tokens":30,"free_blocks":4,"cached_blocks":5,"pinned_blocks":3,)"
-      R"("saved_prefill_seconds_total":12.5,"arriving_bytes":4096,"leaving_bytes":0,"engine_away_seconds":0,)"
+      R"("saved_prefill_seconds_total":12.5,"arriving_bytes":4096,"leaving_bytes":0,"told_share":0,"tier_cached_tokens_total":0,"engine_away_seconds":0,)"
       R"("engine_absence":"","blocks":9,)"
       R"("block_tokens":16,"in_flight_requests":3,"indexed_blocks":5,"index_in_sync":true,"mode":"exact","cache_absence":"no events",)"
       R"("requests_total":77,"share":{"taken":2,"of":50,"why":"answers would take longer there"},"prompt_tokens_total":700,"cached_tokens_total":500,"output_tokens_total":900,)"

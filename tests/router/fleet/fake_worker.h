@@ -123,6 +123,8 @@ class FakeWorker {
   void SetCacheUnknown(bool unknown) { load_.cache_unknown = unknown; }
   // Requests can go on behind these of its blocks too, if its hello says so; told with its next report.
   void AddResumable(const std::vector<BlockHash>& hashes);
+  // From its next report on: its engine computes so many tokens at the end of a hit again.
+  void SetDroppedTokens(std::uint32_t tokens) { load_.dropped_tokens = tokens; }
   // It reports its blocks as usual, but requests find none of them.
   void SetHitless(bool hitless) { hitless_ = hitless; }
   // It reports no log probabilities, whatever its hello said.

@@ -201,6 +201,55 @@ TEST_F(CheckpointsTest, AMatchEndsBehindAResumableBlock) {
   // The last token of a prompt is computed.
   const std::vector<TokenId> front(prompt.begin(), prompt.begin() + 70 * FakeWorker::kBlockTokens);
   EXPECT_EQ(Match(front).choice->cached_tokens, 30U * FakeWorker::kBlockTokens);
+
+  // The held blocks have to reach beyond it by those that the engine computes again.
+  hybrid_->SetDroppedTokens(FakeWorker::kBlockTokens);
+  hybrid_->Heartbeat();
+  sim_.DeliverAll();
+  const std::vector<TokenId> longer(prompt.begin(), prompt.begin() + 71 * FakeWorker::kBlockTokens);
+  EXPECT_EQ(Match(longer).choice->cached_tokens, 70U * FakeWorker::kBlockTokens);
+  const std::vector<TokenId> equal(prompt.begin(), prompt.begin() + 70 * FakeWorker::kBlockTokens + 3);
+  EXPECT_EQ(Match(equal).choice->cached_tokens, 30U * FakeWorker::kBlockTokens);
+}
+
+TEST_F(CheckpointsTest, AWorkerThatLiesAboutItsBlocksEndsNoRouter) {
+  const std::vector<TokenId> prompt = MakePrompt(1, 100 * FakeWorker::kBlockTokens + 2);
+  (void)sim_.Submit(prompt, 4);
+  sim_.Run();
+  std::vector<BlockHash> strange;
+  for (std::uint64_t i = 0; i < 2 * FakeWorker::kBlockCount; ++i) strange.push_back({i, 77});
+  hybrid_->AddResumable(strange);  // none of them is stored, and they are more than it has
+  hybrid_->SetDroppedTokens(~0U);
+  hybrid_->Heartbeat();
+  sim_.DeliverAll();
+  EXPECT_EQ(Match(prompt).choice->cached_tokens, 0U);
+  (void)sim_.Submit(prompt, 4);
+  sim_.Run();
+  EXPECT_EQ(Match(prompt).holders.size(), 1U);
+}
+
+class DroppedBlocksTest : public ::testing::Test {
+ protected:
+  FleetSim sim_;
+};
+
+TEST_F(DroppedBlocksTest, APromiseLacksWhatTheEngineComputesAgain) {
+  FakeWorker& worker = sim_.AddWorker("speculative");
+  worker.SetDroppedTokens(2 * FakeWorker::kBlockTokens);
+  worker.SayHello();
+  sim_.DeliverAll();
+  const std::vector<TokenId> prompt = MakePrompt(1, 20 * FakeWorker::kBlockTokens + 2);
+  (void)sim_.Submit(prompt, 4);
+  sim_.Run();
+  const std::vector<BlockHash> hashes = BlocksOf(prompt);
+  const PromptMatch match = sim_.core
+                                .Match({.model = sim_.core.models()->Main("demo"),
+                                        .prompt_token_count = static_cast<std::uint32_t>(prompt.size()),
+                                        .block_hashes = hashes},
+                                       sim_.Match(hashes), sim_.clock.Now())
+                                .value();
+  EXPECT_EQ(match.holders[0].held_block_count, 20U);
+  EXPECT_EQ(match.choice->cached_tokens, 18U * FakeWorker::kBlockTokens);
 }
 
 }  // namespace

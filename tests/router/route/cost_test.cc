@@ -20,18 +20,30 @@ TEST(CachedTokensTest, CountsFullBlocksAndNeverTheWholePrompt) {
   for (const Case c : {Case{0, 0, 0}, Case{0, 3, 0}, Case{1, 0, 0}, Case{17, 1, 16}, Case{16, 1, 0}, Case{32, 2, 16},
                        Case{33, 2, 32}, Case{100, 2, 32}}) {
     const PromptOnWorker prompt{.prompt_token_count = c.prompt_tokens, .matched_block_count = c.matched_blocks};
-    EXPECT_EQ(CachedTokens(prompt, 16, 0), c.expected) << c.prompt_tokens;
+    EXPECT_EQ(CachedTokens(prompt, {.block_tokens = 16}), c.expected) << c.prompt_tokens;
   }
 }
 
 TEST(CachedTokensTest, CountsWholeBlocksOfTheEngineBeside) {
   const auto cached = [](std::uint32_t prompt_tokens, std::uint32_t matched_blocks) {
-    return CachedTokens({.prompt_token_count = prompt_tokens, .matched_block_count = matched_blocks}, 16, 448);
+    return CachedTokens({.prompt_token_count = prompt_tokens, .matched_block_count = matched_blocks},
+                        {.block_tokens = 16, .engine_block_tokens = 448});
   };
   EXPECT_EQ(cached(2000, 27), 0U);
   EXPECT_EQ(cached(2000, 28), 448U);
   EXPECT_EQ(cached(2000, 83), 896U);
   EXPECT_EQ(cached(896, 56), 448U);  // the last token is computed
+}
+
+TEST(CachedTokensTest, CountsNotWhatTheEngineComputesAgain) {
+  const auto cached = [](std::uint32_t prompt_tokens, std::uint32_t matched_blocks) {
+    return CachedTokens({.prompt_token_count = prompt_tokens, .matched_block_count = matched_blocks},
+                        {.block_tokens = 16, .engine_block_tokens = 64, .dropped_tokens = 64});
+  };
+  EXPECT_EQ(cached(2000, 3), 0U);
+  EXPECT_EQ(cached(2000, 4), 0U);
+  EXPECT_EQ(cached(2000, 11), 64U);
+  EXPECT_EQ(cached(192, 12), 64U);  // of 128 before the last token
 }
 
 TEST(PredictCostTest, SaysWhichMatchedTokensAreStillBeingComputed) {

@@ -415,6 +415,66 @@ TEST_F(AdapterEngineTest, SglangTellsWhatWasCachedWithItsFirstToken) {
 
 // ---- salts ----
 
+TEST_F(AdapterEngineTest, HitsThatAreOneBlockShortTellWhatTheEngineComputesAgain) {
+  std::uint64_t id = 0;
+  const auto find = [&](std::uint32_t expected, int found) {
+    wire::Generate request = Request(++id);
+    request.prompt.assign(200, 7);
+    request.expected_cached_tokens = expected;
+    Submit(request);
+    const CallId call = Calls().back().id;
+    Status(call, 200);
+    Chunk(call, 1, R"("length")");
+    Usage(call, found);
+    End(call);
+    return Report().load.dropped_tokens;
+  };
+  for (int i = 0; i < 20; ++i) {
+    EXPECT_EQ(find(160, i % 3 == 0 ? 160 : 128), 0U) << "blocks that go";
+    EXPECT_EQ(find(32, 0), 0U) << "a miss";
+    EXPECT_EQ(find(160, 64), 0U);
+  }
+  EXPECT_EQ(find(160, 160), 0U);
+  for (int i = 0; i < 7; ++i) EXPECT_EQ(find(160, 128), 0U);
+  EXPECT_EQ(find(160, 128), 32U);
+  EXPECT_EQ(find(128, 128), 32U) << "as it promises then";
+  for (int i = 0; i < 7; ++i) EXPECT_EQ(find(128, 160), 32U);
+  EXPECT_EQ(find(128, 160), 0U) << "another engine at the same address";
+}
+
+// The cache of an engine whose events began in the middle.
+class PartialSource final : public BlockSource {
+ public:
+  [[nodiscard]] std::vector<int> fds() override { return {}; }
+  [[nodiscard]] std::optional<Instant> deadline() const override { return {}; }
+  [[nodiscard]] bool Poll(Instant) override { return false; }
+  [[nodiscard]] std::vector<wire::CacheEvent> TakeEvents() override { return {}; }
+  [[nodiscard]] bool exact() const override { return false; }
+  [[nodiscard]] std::vector<wire::StoredRun> Snapshot() const override { return {}; }
+  [[nodiscard]] BlockHash digest() const override { return {}; }
+  [[nodiscard]] std::size_t block_count() const override { return 0; }
+  [[nodiscard]] bool wants_found_runs() const override { return wants; }
+  void NoteHit(const HitGuess&, std::uint32_t found_tokens) override { found += found_tokens; }
+  void OnEngineRestart(Instant) override {}
+
+  bool wants = true;
+  std::uint32_t found = 0;
+};
+
+TEST_F(AdapterEngineTest, AnEngineThatCanIsAskedToTellOfWhatItFinds) {
+  constexpr const char* kAsked = R"("vllm_xargs":{"kv_cache_report_mode":"full"})";
+  PartialSource source;
+  for (const bool can : {false, true}) {
+    for (const bool wants : {false, true}) {
+      facts_.tells_found_runs = can;
+      source.wants = wants;
+      AdapterEngine engine(*protocol_, facts_, options_, clock_, http_, &source);
+      ASSERT_TRUE(engine.Submit(kLink, Request(1)).ok());
+      EXPECT_EQ(http_.sent.back().call.body.find(kAsked) != std::string::npos, can && wants);
+    }
+  }
+}
+
 TEST_F(AdapterEngineTest, ASaltComesFromTheRequestsScope) {
   options_.salt_of = [](const wire::Generate& generate) { return "scope of " + generate.tenant; };
   wire::Generate request = Request(5);

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <numeric>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -127,6 +128,34 @@ TEST_F(BlockBookTest, ARunFromTheStartThatIsHeldAddsNoCopy) {
   Store(Run({"a", "b"}, std::nullopt, 100));
   Remove({"a"});
   EXPECT_TRUE(view_.Has(OfTree('a'))) << "b was computed, so a was too";
+}
+
+TEST_F(BlockBookTest, WhatTheEngineTellsAgainAddsNoCopyWhileItIsAskedTo) {
+  followed_.book.ExpectFoundRuns(true);
+  StoreTree();
+  ProveCopies();
+  // It found the first two, and one that was not known.
+  Store(Run({"a", "b", "c"}, std::nullopt, 100));
+  Remove({"c"});
+  EXPECT_FALSE(view_.Has(OfTree('c')));
+  Store(Run({"a", "b", "c"}, std::nullopt, 100));
+  EXPECT_TRUE(view_.Has(OfTree('c')));
+  Remove({"c"});
+  Remove({"b"});
+  EXPECT_THAT(view_.hashes(), UnorderedElementsAre(OfTree('a'), OfTree('d')));
+}
+
+TEST_F(BlockBookTest, GuessesWhatAPromptFinds) {
+  StoreTree();
+  const std::vector<BlockHash> hashes = HashBlocks(kBookDefault, Tokens(100, 4), kBookTokens);
+  const auto guess = [&](std::uint32_t prompt_tokens) {
+    return followed_.book.Guess(std::span(hashes).first(prompt_tokens / kBookTokens), prompt_tokens);
+  };
+  EXPECT_EQ(guess(0), HitGuess());
+  EXPECT_EQ(guess(4), HitGuess()) << "the last token is computed";
+  EXPECT_EQ(guess(5), (HitGuess{4, 0}));
+  EXPECT_EQ(guess(12), (HitGuess{8, 4}));
+  EXPECT_EQ(guess(16), (HitGuess{12, 8}));
 }
 
 TEST_F(BlockBookTest, BlocksBehindARemovedOneHideUntilItReturns) {
@@ -286,7 +315,34 @@ TEST_F(BlockBookTest, TheSizeOfBlocksIsTheLargestThatHadItsTokens) {
   stored.token_ids = Tokens(100, 2);
   Store(stored);
   EXPECT_EQ(view_.hashes().size(), 2U);
-  ExpectLeftOut(Run({"y"}, std::nullopt, 300), LeftOut::kBlockTokens);
+  ExpectLeftOut(Run({"y", "z"}, std::nullopt, 300), LeftOut::kBlockTokens);
+}
+
+TEST_F(BlockBookTest, APartOfABlockIsFollowedWhereItsParentIs) {
+  Stored whole = Run({"a"}, std::nullopt, 100);
+  whole.block_tokens = 3 * kBookTokens;
+  whole.token_ids = Tokens(100, 3);
+  Store(whole);
+  const std::vector<BlockHash> chain = HashBlocks(kBookDefault, Tokens(100, 6), kBookTokens);
+  Stored part = Run({"p"}, "a", 100 + 3 * kBookTokens);
+  part.block_tokens = 2 * kBookTokens;
+  part.token_ids = Tokens(100 + 3 * kBookTokens, 2);
+  Store(part);
+  EXPECT_THAT(view_.hashes(), UnorderedElementsAre(chain[0], chain[1], chain[2], chain[3], chain[4]));
+  ExpectLeftOut(Run({"q"}, "a boundary within a block", 300), LeftOut::kUnknownParent);
+  // It becomes a whole one, in any order.
+  Stored full = Run({"b"}, "a", 100 + 3 * kBookTokens);
+  full.block_tokens = 3 * kBookTokens;
+  full.token_ids = Tokens(100 + 3 * kBookTokens, 3);
+  Store(full);
+  EXPECT_EQ(view_.hashes().size(), 6U);
+  Remove({"p"});
+  EXPECT_EQ(view_.hashes().size(), 6U);
+  Store(part);
+  Remove({"b"});
+  EXPECT_THAT(view_.hashes(), UnorderedElementsAre(chain[0], chain[1], chain[2], chain[3], chain[4]));
+  Remove({"p"});
+  EXPECT_EQ(view_.hashes().size(), 3U);
 }
 
 TEST_F(BlockBookTest, ALargerBlockIsAChainOfOurs) {

@@ -259,6 +259,27 @@ TEST_F(EngineStandingTest, RequestsBeyondTheEnginesSlotsWait) {
   EXPECT_EQ(report.submit_count, 5U);
 }
 
+TEST_F(EngineStandingTest, TokensOfATierCountFromTheFirstPageOn) {
+  const auto told = [this](const std::string& metric) {
+    clock_.Advance(milliseconds(250));
+    engine().Tick();
+    if (!http_.Open("/health").empty()) Page("/health", 200);
+    Page("/metrics", 200, MetricsText(1000) + metric);
+    return Report().counts.tier_cached_tokens;
+  };
+  const std::string name = "vllm:external_prefix_cache_hits_total{engine=\"0\"} ";
+  EXPECT_EQ(told(""), 0U);
+  EXPECT_EQ(told(name + "500.0\n"), 0U) << "of an earlier worker";
+  EXPECT_EQ(told(name + "512.0\n"), 12U);
+  EXPECT_EQ(told(name + "512.0\n"), 0U);
+  EXPECT_EQ(told(""), 0U);
+  EXPECT_EQ(told(name + "1.2e+03\n"), 688U);
+  EXPECT_EQ(told(name + "16.0\n"), 16U) << "it has restarted";
+  for (const char* const strange : {"-1\n", "NaN\n", "+Inf\n", "1e300\n"})
+    EXPECT_EQ(told(name + strange), 0U) << strange;
+  EXPECT_EQ(told(name + "20\n"), 4U);
+}
+
 TEST_F(EngineStandingTest, PromptsWithoutATokenAreQueued) {
   wire::Generate request = Request(1);
   request.expected_cached_tokens = 32;

@@ -364,5 +364,27 @@ TEST_F(EventFeedTest, RefusesWhatIsNoEndpoint) {
   EXPECT_EQ(EventFeed::Connect(options, clock_.Now()).error().field, "tcp://:x");
 }
 
+TEST(ToldShareTest, NearlyAllIsKnownOnceHitsSayNothingNew) {
+  ToldShare share;
+  const auto window = [&share](std::uint32_t told, std::uint32_t found) {
+    for (int i = 0; i < 64; ++i) share.Note(told, found);
+    return share.is_nearly_all();
+  };
+  EXPECT_EQ(share.value(), 0);
+  EXPECT_FALSE(window(0, 0)) << "misses say nothing";
+  EXPECT_EQ(share.value(), 0);
+  EXPECT_FALSE(window(32, 128));
+  EXPECT_EQ(share.value(), 0.25);
+  EXPECT_FALSE(window(96, 100));
+  EXPECT_TRUE(window(200, 100)) << "more was known than is there now";
+  EXPECT_EQ(share.value(), 1);
+  EXPECT_TRUE(window(92, 100));
+  EXPECT_FALSE(window(80, 100));
+  EXPECT_FALSE(window(96, 100));
+  EXPECT_TRUE(window(99, 100));
+  share.Clear();
+  EXPECT_FALSE(share.is_nearly_all());
+}
+
 }  // namespace
 }  // namespace roost::worker::adapters

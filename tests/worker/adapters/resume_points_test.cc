@@ -242,6 +242,10 @@ Score Play(const Layout& layout, Duplicates duplicates, std::uint64_t seed) {
       const std::vector<TokenId> prompt = engine.Prompt();
       const std::uint32_t hit = engine.Hit(prompt);
       const std::uint32_t promise = Promise(followed.receiver, prompt);
+      const auto size = static_cast<std::uint32_t>(prompt.size());
+      const HitGuess guess = followed.book.Guess(HashBlocks(kRoot, prompt, kGrain), size);
+      if (followed.book.has_checkpoints()) EXPECT_EQ(guess.tokens, promise);
+      EXPECT_LE(guess.dropped, guess.tokens);
       ++score.prompts;
       score.hits += hit > 0 ? 1 : 0;
       score.equal += promise == hit ? 1 : 0;
@@ -288,10 +292,16 @@ TEST(ResumePointsTest, CopiesAreNeverPromisedAfterTheyAreGone) {
   }
 }
 
-// Events and hits of vLLM's own Scheduler for several layouts: a file of vllm_layout_events.py --json.
+// Events and hits of vLLM's own Scheduler for several layouts: a file of vllm_layout_events.py --json. With
+// ROOST_LAYOUT_DROPS of one with speculative heads; with ROOST_LAYOUT_LOST the events of so many prompts are lost, and
+// the engine tells of the blocks that it finds.
 TEST(ResumePointsTest, RecordedEventsPromiseTheRecordedHits) {
   const char* const file = std::getenv("ROOST_LAYOUT_EVENTS");
   if (file == nullptr) GTEST_SKIP() << "no file in ROOST_LAYOUT_EVENTS";
+  const bool drops = std::getenv("ROOST_LAYOUT_DROPS") != nullptr;
+  const char* const lost_text = std::getenv("ROOST_LAYOUT_LOST");
+  const int lost = lost_text == nullptr ? 0 : std::atoi(lost_text);
+  int prompts = 0;
   std::ifstream in(file);
   std::map<std::string, Score> scores;
   std::unique_ptr<Followed> followed;
@@ -302,12 +312,17 @@ TEST(ResumePointsTest, RecordedEventsPromiseTheRecordedHits) {
       layout = line["layout"];
       followed = std::make_unique<Followed>(BlockBook::Options{
           .block_tokens = kGrain, .default_root = kRoot, .max_blocks = 1'000'000, .tells_each_copy = true});
+      followed->book.ExpectFoundRuns(lost > 0);
+      prompts = 0;
     }
+    if (prompts++ < lost) continue;
     Score& score = scores[layout];
     const auto hit = line["cached_tokens"].get<std::uint32_t>();
     const auto tokens = line["tokens"].get<std::vector<TokenId>>();
-    if (followed->book.has_checkpoints()) {
-      const std::uint32_t promise = Promise(followed->receiver, tokens);
+    if (followed->book.has_checkpoints() || followed->book.looks_plain()) {
+      const auto size = static_cast<std::uint32_t>(tokens.size());
+      const HitGuess guess = followed->book.Guess(HashBlocks(kRoot, tokens, kGrain), size);
+      const std::uint32_t promise = drops ? guess.dropped : guess.tokens;
       ++score.prompts;
       score.hits += hit > 0 ? 1 : 0;
       score.equal += promise == hit ? 1 : 0;
@@ -322,7 +337,7 @@ TEST(ResumePointsTest, RecordedEventsPromiseTheRecordedHits) {
     fmt::print("{}: {} of {} promises are the hit, {} hits, {} over\n", name, score.equal, score.prompts, score.hits,
                score.over);
     EXPECT_EQ(score.over, 0) << name;
-    EXPECT_GE(score.equal, score.prompts * 995 / 1000) << name;
+    if (lost == 0) EXPECT_GE(score.equal, score.prompts * 995 / 1000) << name;
   }
 }
 

@@ -100,12 +100,28 @@ void BlockBook::Clear() {
   engine_block_tokens_ = 0;
 }
 
-std::uint32_t BlockBook::parts() const { return std::max(1U, engine_block_tokens_ / options_.block_tokens); }
+std::uint32_t BlockBook::PartsOf(std::uint32_t tokens) const { return std::max(1U, tokens / options_.block_tokens); }
 
 std::size_t BlockBook::max_copies() const {
   const std::uint32_t pieces =
       engine_block_tokens_ == 0 ? 1 : std::max(1U, options_.block_tokens / engine_block_tokens_);
   return std::size_t{options_.max_blocks} * pieces;
+}
+
+HitGuess BlockBook::Guess(std::span<const BlockHash> hashes, std::uint32_t prompt_tokens) const {
+  if (prompt_tokens == 0) return {};
+  const std::uint32_t grain = options_.block_tokens;
+  // A block is visible only behind its parent.
+  const auto end =
+      std::partition_point(hashes.begin(), hashes.end(), [this](BlockHash hash) { return tree_.Shows(hash); });
+  const auto held = static_cast<std::uint32_t>(end - hashes.begin());
+  const std::uint32_t usable = (prompt_tokens - 1) / grain;  // the last token of a prompt is always computed
+  if (points_.has_groups()) {
+    return {points_.LastBefore(hashes, std::min(held, usable)) * grain,
+            points_.LastBefore(hashes, std::min(held - std::min(held, parts()), usable)) * grain};
+  }
+  const std::uint32_t whole = std::min(held, usable) / parts() * parts();
+  return {whole * grain, (whole - std::min(whole, parts())) * grain};
 }
 
 void BlockBook::TakeEvents(std::vector<wire::CacheEvent>& events) {
@@ -164,12 +180,13 @@ std::optional<LeftOut> BlockBook::Elsewhere(const Stored& stored) {
   const std::uint32_t tokens = stored.block_tokens;
   const bool fits = tokens > 0 && (tokens % options_.block_tokens == 0 || options_.block_tokens % tokens == 0) &&
                     tokens / options_.block_tokens <= options_.max_blocks;
-  if (!fits || (engine_block_tokens_ > tokens)) return LeftOut::kBlockTokens;
+  if (!fits || (engine_block_tokens_ > tokens && !IsPart(stored))) return LeftOut::kBlockTokens;
   // Only an event whose tokens are there says how large the blocks are.
   const std::optional<LeftOut> without_tokens = ReasonOfTokens(stored);
   if (engine_block_tokens_ == 0 && without_tokens) return without_tokens;
   // The first events were of parts of blocks.
   if (without_tokens && engine_block_tokens_ != tokens) return without_tokens;
+  if (IsPart(stored)) return std::nullopt;
   if (engine_block_tokens_ > 0 && engine_block_tokens_ != tokens) tree_.Clear();
   rank_ = stored.place.rank;
   group_ = stored.place.group;
@@ -177,29 +194,40 @@ std::optional<LeftOut> BlockBook::Elsewhere(const Stored& stored) {
   return std::nullopt;
 }
 
+bool BlockBook::IsPart(const Stored& stored) const {
+  return stored.block_tokens < engine_block_tokens_ && stored.block_tokens % options_.block_tokens == 0 &&
+         stored.hashes.size() == 1;
+}
+
 TreeBlock* BlockBook::StoreBlock(const Stored& stored, std::size_t index, TreeBlock* parent) {
   std::optional<LeftOut> reason = ReasonOf(stored, index, parent);
   const bool is_left_out = reason.has_value();
-  const std::size_t part_tokens = engine_block_tokens_ / parts();
+  const std::uint32_t parts = PartsOf(stored.block_tokens);
+  const std::size_t part_tokens = stored.block_tokens / parts;
   BlockIdentity identity = is_left_out ? BlockIdentity() : BeginOf(stored, parent);
-  for (std::uint32_t part = 0; part < parts(); ++part) {
+  for (std::uint32_t part = 0; part < parts; ++part) {
     if (!is_left_out) {
-      const std::size_t begin = index * engine_block_tokens_ + part * part_tokens;
+      const std::size_t begin = index * stored.block_tokens + part * part_tokens;
       identity = After(identity, std::span(stored.token_ids).subspan(begin, part_tokens));
     }
-    const std::string name = part + 1 == parts() ? stored.hashes[index] : PartName(stored.hashes[index], part);
+    const std::string name = part + 1 == parts ? stored.hashes[index] : PartName(stored.hashes[index], part);
     TreeBlock* block = tree_.Find(name);
     if (block == nullptr) {
       block = tree_.Add(name, parent, identity, reason);
-      if (part + 1 == parts()) points_.OnAdded(*block);
+      if (part + 1 == parts) points_.OnAdded(*block);
     } else if (!is_left_out && !IsThat(*block, parent, identity)) {
       reason = LeftOut::kConflict;  // the copy counts all the same: its removal will come
     }
-    tree_.AddCopy(*block);
+    if (AddsCopy(*block)) tree_.AddCopy(*block);
     parent = block;
   }
   if (reason) Count(*reason);
   return parent;
+}
+
+// A block that a request found may be stored again when it is filled.
+bool BlockBook::AddsCopy(const TreeBlock& block) const {
+  return block.copies == 0 || block.doubted || !expects_found_runs_;
 }
 
 std::optional<LeftOut> BlockBook::ReasonOf(const Stored& stored, std::size_t index, const TreeBlock* parent) const {

@@ -8,6 +8,8 @@
 //
 // Its blocks may be larger than ours: then one is a chain of several of ours, which come and go together. They may be
 // smaller: then the last one of those that fill a block of ours stands for it. The first event says how large they are.
+// A part of a block has a name of its own and comes and goes beside the whole one; its event tells only of its last
+// tokens, so it is followed where these begin behind a block or a part that is.
 //
 // It follows blocks on the device, of one rank (the first that stores one, if none is named) and of that rank's first
 // group with full attention. What other groups hold says behind which of these a request can go on (resume_points.h).
@@ -42,6 +44,14 @@
 
 namespace roost::worker::adapters {
 
+// The tokens of a prompt that its engine should find, by what is known of its cache.
+struct HitGuess {
+  std::uint32_t tokens = 0;
+  std::uint32_t dropped = 0;  // the same of an engine that computes the last block of a hit again
+
+  bool operator==(const HitGuess&) const = default;
+};
+
 class BlockBook {
  public:
   struct Options {
@@ -66,11 +76,20 @@ class BlockBook {
   void Settle() { points_.Settle(main_blocks()); }
   // Removes all blocks, and follows the rank and the groups that come first from now on.
   void Clear();
+  // The engine may tell again of blocks that requests find, also of those that are not known here. So a block that is
+  // known has one copy, however often it is stored, and a run from the first block on of a group that keeps only some
+  // blocks says no more than that a request can go on behind its end.
+  void ExpectFoundRuns(bool expects) { points_.ExpectFoundRuns(expects_found_runs_ = expects); }
 
   // Moves the events since the last call to the end of `events`.
   void TakeEvents(std::vector<wire::CacheEvent>& events);
   // All visible blocks, parents before children, as after the events that were taken and those that were not.
   [[nodiscard]] std::vector<wire::StoredRun> Snapshot() const { return tree_.Snapshot(); }
+
+  // For a prompt with these blocks. O(log blocks), and O(blocks) where a hit ends only behind some of them.
+  [[nodiscard]] HitGuess Guess(std::span<const BlockHash> hashes, std::uint32_t prompt_tokens) const;
+  // The size of the main group's blocks; 0: not known yet.
+  [[nodiscard]] std::uint32_t engine_block_tokens() const { return engine_block_tokens_; }
 
   [[nodiscard]] BlockHash digest() const { return tree_.digest(); }
   [[nodiscard]] std::size_t block_count() const { return tree_.visible_count(); }
@@ -95,6 +114,8 @@ class BlockBook {
   [[nodiscard]] std::optional<LeftOut> Elsewhere(const Stored& stored);
   // The block at `index` of the run, behind `parent`, with a new copy: its last part.
   TreeBlock* StoreBlock(const Stored& stored, std::size_t index, TreeBlock* parent);
+  // Does a run that names this block say that it has one more copy?
+  [[nodiscard]] bool AddsCopy(const TreeBlock& block) const;
   [[nodiscard]] std::optional<LeftOut> ReasonOf(const Stored& stored, std::size_t index, const TreeBlock* parent) const;
   // The roots of a prompt that begins with the first of these blocks.
   [[nodiscard]] SaltedRoots RootsOf(const Stored& stored) const;
@@ -102,8 +123,11 @@ class BlockBook {
   [[nodiscard]] BlockIdentity BeginOf(const Stored& stored, const TreeBlock* parent) const;
   // The same after more tokens, at most one block of ours.
   [[nodiscard]] BlockIdentity After(const BlockIdentity& before, std::span<const TokenId> tokens) const;
-  // The blocks of ours that one of the engine's is a chain of; 1 where it is one, or a piece of one.
-  [[nodiscard]] std::uint32_t parts() const;
+  // The blocks of ours that an engine's block of so many tokens is a chain of; 1 where it is one, or a piece of one.
+  [[nodiscard]] std::uint32_t PartsOf(std::uint32_t tokens) const;
+  [[nodiscard]] std::uint32_t parts() const { return PartsOf(engine_block_tokens_); }
+  // The beginning of a block that may be filled later, and is known by another name then.
+  [[nodiscard]] bool IsPart(const Stored& stored) const;
   [[nodiscard]] ResumePoints::MainBlocks main_blocks() const { return {engine_block_tokens_, parts()}; }
   // A run that may only have been found: from the first block on, and one that a request could go on behind.
   [[nodiscard]] bool IsPerhapsFound(const Stored& stored);
@@ -118,6 +142,7 @@ class BlockBook {
   std::optional<std::uint32_t> group_;     // the same
   std::uint32_t engine_block_tokens_ = 0;  // of that group; 0: not known yet
   std::uint64_t plain_tokens_ = 0;         // that were stored while no other group was known
+  bool expects_found_runs_ = false;
   LeftOutCounts left_out_{};
 };
 

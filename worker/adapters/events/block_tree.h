@@ -79,6 +79,8 @@ class BlockTree {
 
   // Null: the tree has no such block. A block lives as long as it, or one below it, has a copy.
   [[nodiscard]] TreeBlock* Find(std::string_view name);
+  // Is this block of ours visible?
+  [[nodiscard]] bool Shows(BlockHash hash) const { return shown_.contains(hash); }
   // Does the engine hold it, as far as is known?
   [[nodiscard]] bool Holds(std::string_view name);
 

@@ -1,5 +1,6 @@
 #include "worker/adapters/events/event_feed.h"
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <chrono>
@@ -171,6 +172,11 @@ std::vector<int> EventSockets::fds() const {
 
 namespace {
 
+// A view is judged by so many hits at a time.
+constexpr std::uint32_t kHitsPerWindow = 64;
+constexpr double kNearlyAll = 0.98;
+constexpr double kTooLittle = 0.9;  // of a view that knew nearly all
+
 // The most messages that one call takes from each of the two connections.
 constexpr int kMessagesPerPoll = 64;
 constexpr Duration kLogPause = std::chrono::minutes(1);
@@ -183,6 +189,18 @@ EventOrder::Options OrderOptions(const EventFeed::Options& options) {
 }
 
 }  // namespace
+
+void ToldShare::Note(std::uint32_t told, std::uint32_t found) {
+  if (found == 0) return;
+  told_ += std::min(told, found);
+  found_ += found;
+  if (++hit_count_ < kHitsPerWindow) return;
+  value_ = static_cast<double>(told_) / static_cast<double>(found_);
+  is_nearly_all_ = value_ >= (is_nearly_all_ ? kTooLittle : kNearlyAll);
+  hit_count_ = 0;
+  told_ = 0;
+  found_ = 0;
+}
 
 Result<std::unique_ptr<EventFeed>> EventFeed::Connect(const Options& options, Instant now) {
   ROOST_CHECK(options.decode != nullptr);
@@ -212,7 +230,12 @@ bool EventFeed::Poll(Instant now) {
 void EventFeed::OnEngineRestart(Instant now) {
   if (!options_.sockets.replay_endpoint.empty()) sockets_.SubscribeAgain();
   order_.OnEngineRestart(now);
+  book_.ExpectFoundRuns(false);
   RunSteps(now);
+}
+
+void EventFeed::NoteHit(const HitGuess& guess, std::uint32_t found) {
+  if (!order_.exact()) told_share_.Note(guess.tokens, found);
 }
 
 std::vector<wire::CacheEvent> EventFeed::TakeEvents() {
@@ -265,18 +288,25 @@ void EventFeed::Run(const EventOrder::Step& step, Instant now) {
   } else if (std::holds_alternative<EventOrder::EndReplay>(step)) {
     sockets_.EndReplay();
   } else {
-    book_.Clear();
+    BeginAnew();
   }
+}
+
+void EventFeed::BeginAnew() {
+  book_.Clear();
+  told_share_.Clear();
 }
 
 void EventFeed::Decode(const std::string& payload, Instant now) {
   const auto changes = options_.decode(std::as_bytes(std::span(payload)));
   if (!changes.ok()) {
     // Blocks that the unread message removed would stay for ever.
-    book_.Clear();
+    BeginAnew();
     order_.OnNonsense();
     return NoteBadMessage(changes.error().ToString(), now);
   }
+  // The engine may be asked to, and goes on telling for a while.
+  if (!order_.exact() && !is_replaying()) book_.ExpectFoundRuns(true);
   for (const CacheChange& change : changes.value()) Apply(change, now);
   book_.Settle();
 }
@@ -284,10 +314,11 @@ void EventFeed::Decode(const std::string& payload, Instant now) {
 void EventFeed::Apply(const CacheChange& change, Instant now) {
   switch (book_.Apply(change)) {
     case BlockBook::Outcome::kFollowed: return;
-    case BlockBook::Outcome::kEmptied: return order_.OnCleared();
+    case BlockBook::Outcome::kEmptied: book_.ExpectFoundRuns(false); return order_.OnCleared();
     case BlockBook::Outcome::kOverflow: break;
   }
   ++overflows_;
+  told_share_.Clear();
   order_.OnNonsense();
   if (!MayLog(Trouble::kOverflow, now)) return;
   LogWarning("the engine's events store more blocks than it has; the view of its cache starts from nothing",

@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -81,6 +82,27 @@ class EventSockets {
   std::unique_ptr<State> state_;
 };
 
+// Finds out whether a view that began in the middle knows nearly all that requests find. All that it knows is there,
+// and it learns of the rest as the engine stores it anew, or tells of it when a request finds it. So the share grows
+// with the traffic, and falls only if clients come back to blocks that were idle since.
+class ToldShare {
+ public:
+  // A request found `found` tokens of its prompt, of which `told` were known before.
+  void Note(std::uint32_t told, std::uint32_t found);
+  void Clear() { *this = ToldShare(); }
+
+  // The share of the last window; 0: not known yet.
+  [[nodiscard]] double value() const { return value_; }
+  [[nodiscard]] bool is_nearly_all() const { return is_nearly_all_; }
+
+ private:
+  std::uint32_t hit_count_ = 0;  // of the window
+  std::uint64_t told_ = 0;
+  std::uint64_t found_ = 0;
+  double value_ = 0;
+  bool is_nearly_all_ = false;
+};
+
 class EventFeed {
  public:
   struct Options {
@@ -115,8 +137,24 @@ class EventFeed {
   // All visible blocks, parents before children, after all events, taken or not: take them first.
   [[nodiscard]] std::vector<wire::StoredRun> Snapshot() const { return book_.Snapshot(); }
 
-  // Are these all blocks that the engine had at the last event that was applied, but for those that are left out?
-  [[nodiscard]] bool exact() const { return order_.exact() && book_.can_follow(); }
+  // A request that was to find as much as `guess` says found `found` tokens in the engine's own cache.
+  void NoteHit(const HitGuess& guess, std::uint32_t found);
+  [[nodiscard]] HitGuess Guess(std::span<const BlockHash> hashes, std::uint32_t prompt_tokens) const {
+    return book_.Guess(hashes, prompt_tokens);
+  }
+  [[nodiscard]] std::uint32_t engine_block_tokens() const { return book_.engine_block_tokens(); }
+
+  // Are these all blocks that the engine had at the last event that was applied, but for those that are left out, or
+  // nearly all that its requests find?
+  [[nodiscard]] bool exact() const { return (order_.exact() || told_share_.is_nearly_all()) && book_.can_follow(); }
+  // Should the engine tell again of the blocks that a request finds? So a view that began in the middle comes to know
+  // what is in use. Never where there may be several groups of layers: vLLM 0.32 dies of an IndexError when it tells of
+  // a hit that ends inside a block.
+  [[nodiscard]] bool wants_found_runs() const {
+    return book_.looks_plain() && book_.can_follow() && !exact() && !is_replaying();
+  }
+  // While they are not all: see ToldShare.
+  [[nodiscard]] double told_share() const { return order_.exact() ? 0 : told_share_.value(); }
   // Is what is missing under way?
   [[nodiscard]] bool is_replaying() const { return order_.is_replaying(); }
   [[nodiscard]] BlockHash digest() const { return book_.digest(); }
@@ -137,6 +175,8 @@ class EventFeed {
   // Does what the order says.
   void RunSteps(Instant now);
   void Run(const EventOrder::Step& step, Instant now);
+  // With nothing known of what the engine holds.
+  void BeginAnew();
   void Decode(const std::string& payload, Instant now);
   void Apply(const CacheChange& change, Instant now);
   void NoteBadMessage(std::string_view error, Instant now);
@@ -147,6 +187,7 @@ class EventFeed {
   EventSockets sockets_;
   EventOrder order_;
   BlockBook book_;
+  ToldShare told_share_;  // since the book began in the middle
   std::uint64_t bad_messages_ = 0;
   std::uint64_t overflows_ = 0;
   std::array<std::optional<Instant>, 5> logged_;  // by Trouble: the last time

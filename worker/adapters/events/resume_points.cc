@@ -60,7 +60,8 @@ void ResumePoints::Store(const Stored& stored) {
   const auto index = static_cast<std::size_t>(group - groups_.data());
   std::span<const std::string> names = stored.hashes;
   const bool names_all = std::uint64_t{names.size()} * stored.block_tokens >= stored.token_ids.size();
-  const bool is_perhaps_found = !stored.parent && names_all && !names.empty() && IsResumable(names.back());
+  const bool begins_prompt = !stored.parent && names_all && !names.empty();
+  const bool is_perhaps_found = begins_prompt && (expects_found_runs_ || IsResumable(names.back()));
   if (is_perhaps_found) names = names.last(std::min<std::size_t>(names.size(), group->needed_blocks()));
   for (const std::string& name : names) {
     Holders holders;
@@ -278,6 +279,16 @@ std::vector<BlockHash> ResumePoints::All() const {
     if (point.names > 0) all.push_back(hash);
   }
   return all;
+}
+
+std::uint32_t ResumePoints::LastBefore(std::span<const BlockHash> hashes, std::uint32_t most) const {
+  const auto can_go_on = [this](BlockHash hash) {
+    const auto point = points_.find(hash);
+    return point != points_.end() && point->second.names > 0;
+  };
+  auto count = static_cast<std::uint32_t>(std::min<std::size_t>(most, hashes.size()));
+  while (count > 0 && !can_go_on(hashes[count - 1])) --count;
+  return count;
 }
 
 }  // namespace roost::worker::adapters

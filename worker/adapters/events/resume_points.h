@@ -21,6 +21,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -40,6 +41,8 @@ class ResumePoints {
   // Events of a group that is not the main one.
   void Store(const Stored& stored);
   void Remove(const Removed& removed);
+  // See BlockBook.
+  void ExpectFoundRuns(bool expects) { expects_found_runs_ = expects; }
   // The tree has just added the last part of the main group's block of this name.
   void OnAdded(TreeBlock& block);
 
@@ -63,6 +66,8 @@ class ResumePoints {
   [[nodiscard]] Changes TakeChanges();
   // All blocks behind which a request can go on.
   [[nodiscard]] std::vector<BlockHash> All() const;
+  // How many of the first `most` blocks of `hashes` a hit covers, at most. O(most).
+  [[nodiscard]] std::uint32_t LastBefore(std::span<const BlockHash> hashes, std::uint32_t most) const;
   [[nodiscard]] BlockHash digest() const { return digest_; }  // xor of their hashes
 
   [[nodiscard]] bool has_groups() const { return !groups_.empty(); }
@@ -124,6 +129,7 @@ class ResumePoints {
   bool has_unknown_group_ = false;
   bool has_new_group_ = false;
   bool trusts_counts_ = false;  // see BlockTree::counts_copies
+  bool expects_found_runs_ = false;
   std::unordered_map<std::string, Holders, BlockTree::NameHasher> held_;
   std::vector<Change> changed_;                                             // since the last Settle
   std::unordered_map<std::string, BlockHash, BlockTree::NameHasher> open_;  // names behind which a request can go on

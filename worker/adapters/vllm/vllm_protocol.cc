@@ -34,6 +34,8 @@ constexpr std::string_view kConfigMetric = "vllm:cache_config_info";
 constexpr std::string_view kRankLabel = "engine";
 // Waiting requests with a smaller number go first; a request without one has 0.
 constexpr std::int64_t kUsualPriority = 50;  // of a Generate
+// The minor version from which on a request may ask for events of the blocks that it finds (kv_cache_report_mode).
+constexpr std::uint32_t kTellsFoundRuns = 32;
 constexpr std::size_t kMaxAnswerBytes = std::size_t{64} << 20U;
 
 constexpr SamplingFieldNames kFieldNames;  // the same as in requests
@@ -82,10 +84,19 @@ Result<void> ReadMetrics(std::string_view body, EngineFacts& facts) {
   return {};
 }
 
+// 32 of "0.32.0+cpu".
+std::optional<std::uint32_t> MinorOf(std::string_view version) {
+  constexpr std::string_view kMajor = "0.";
+  if (!version.starts_with(kMajor)) return std::nullopt;
+  version.remove_prefix(kMajor.size());
+  return NumberIn(version.substr(0, version.find('.')));
+}
+
 Result<void> ReadVersion(std::string_view body, EngineFacts& facts) {
   simdjson::dom::parser parser;
   ROOST_ASSIGN_OR_RETURN(const json::Element document, ParseAnswer(parser, body));
   facts.version = json::At<std::string_view>(document, "version").value_or("unknown");
+  facts.tells_found_runs = MinorOf(facts.version).value_or(0) >= kTellsFoundRuns;
   return {};
 }
 
@@ -173,6 +184,7 @@ EngineLoad Vllm::ReadLoad(std::string_view body, const EngineFacts& facts) const
   load.computed_tokens =
       page.Sum("vllm:prompt_tokens_total").value_or(0) + page.Sum("vllm:generation_tokens_total").value_or(0);
   load.started_at = page.Largest("process_start_time_seconds");
+  load.tier_tokens = page.Sum("vllm:external_prefix_cache_hits_total");
   return load;
 }
 
@@ -187,6 +199,9 @@ Result<HttpCall> Vllm::BuildRequest(const CallPlan& plan) const {
   WriteLogprobs(json, plan);
   if (plan.generate.constraint) ROOST_RETURN_IF_ERROR(WriteConstraint(json, *plan.generate.constraint));
   if (!plan.salt.empty()) json.Key("cache_salt").String(plan.salt);
+  if (plan.asks_found_runs) {
+    json.Key("vllm_xargs").BeginObject().Key("kv_cache_report_mode").String("full").EndObject();
+  }
   const std::int64_t priority = kUsualPriority - static_cast<std::int64_t>(plan.generate.priority);
   if (priority != 0 && plan.facts.takes_priority) json.Key("priority").Number(priority);
   json.EndObject();
