@@ -19,6 +19,8 @@
 #   FinishReason                                  that request fails with `internal`
 #   CacheMode                                     off
 #   HoldPurpose                                   request
+#   WorkerRole                                    both
+#   RequestPart                                   whole
 #   HoldOutcome                                   broken
 #   HoldCause                                     none
 #   RefusalCause                                  other
@@ -286,6 +288,28 @@ enum ConstraintKind {
   # A structural tag in JSON, in xgrammar's form: free text in which certain tags start a constrained part.
 }
 
+enum WorkerRole {
+  # The part of requests that a worker is meant for, where others of its model have other roles.
+
+  both @0 $unknown;
+  prefill @1;
+  # Prompts and their first tokens.
+
+  decode @2;
+  # Answers, and prompts that are better computed beside them.
+}
+
+enum RequestPart {
+  # What a worker computes of a request.
+
+  whole @0 $unknown;
+  prompt @1;
+  # The prompt and the first token. Another worker continues the answer.
+
+  answer @2;
+  # The answer behind its first token: its prompt was computed, and counted, at another worker.
+}
+
 enum HoldPurpose {
   # The use of the blocks that a Hold brings.
 
@@ -438,7 +462,7 @@ struct Hello $check {
     # refusal can name the worker and reach it.
 
     minor @28 :UInt32 = 0;
-    # Now 10. Only for logs: the features of this message decide what a router may send. 0: a worker of before routers
+    # Now 11. Only for logs: the features of this message decide what a router may send. 0: a worker of before routers
     # told their version.
 
     release @29 :Text $text(line) $most(.maxReleaseBytes) $omitEmpty;
@@ -540,6 +564,9 @@ struct Hello $check {
 
     holds @39 :Bool = false;
     # Hold.
+
+    follows @50 :Bool = false;
+    # Hold.follow, as the worker that fetches and as the source.
   }
 
   sendsCacheEvents @16 :Bool = true;
@@ -568,6 +595,8 @@ struct Hello $check {
 
   engine @48 :Text $text(line) $most(.maxHostBytes) $omitEmpty;
   # Program and version of the engine that the worker stands beside, for operators: "vllm 0.32.0". Empty: its own.
+
+  role @51 :WorkerRole = both;
 
   cacheAbsence @49 :Text $text(line) $cut $most(.WireLimits.maxTextBytes) $omitEmpty;
   # Why it sends no cache events, and what would change that: a clause for operators. Empty where it sends them.
@@ -1234,6 +1263,8 @@ struct Generate $check $local(type = "std::optional<Error>", name = "refusal",
 
   adapter @35 :Text $text(line) $most(.WireLimits.maxAdapterBytes) $omitEmpty;
   # The LoRA adapter that the tokens are computed with, one of Hello.adapters. Empty: the model alone. `root` covers it.
+
+  part @36 :RequestPart = whole;
 }
 
 struct Cancel {
@@ -1401,6 +1432,10 @@ struct Hold $check {
     address @11 :Text $text(line) $most(.WireLimits.maxAddressBytes);
     # Its Hello.transfer.address.
 
+    follow @13 :Bool = false;
+    # It is computing the blocks: they come as they are done, within patienceMs. Such a Hold needs no request here until then.
+    # Only between workers that both have Hello.features.follows.
+
     ticket @12 :Text $text(line) $most(.transferTicketBytes) $omitEmpty;
     # Shows the source that a router sends this worker, and is the key of what travels: made from the source's
     # Hello.transfer.secret, for this worker's name. In the form of common/wire/transfer_ticket.h. Empty: the source told
@@ -1485,8 +1520,8 @@ struct PeerMessage {
 
     refused @2 :PeerRefused;
     fetch @3 :PeerFetch;
-    peerCancel @4 :Void;
-    # The consumer wants no more of its fetch. It may cross the fetch's end.
+    peerWaiting @4 :Void;
+    # The next block of a followed fetch is not there yet; each half second until it is.
 
     end @5 :PeerEnd;
   }
@@ -1530,6 +1565,9 @@ struct PeerFetch {
 
   hashes @1 :List(BlockHash) $least(1) $most(.WireLimits.maxHeldHashes);
   # The blocks, front to back. They come in this order.
+
+  followMs @2 :UInt64 = 0 $most(.maxHoldMs);
+  # So long the source waits for blocks that it does not hold yet: it is computing them. 0: what it lacks is missing at once.
 }
 
 struct PeerEnd {

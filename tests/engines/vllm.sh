@@ -4,6 +4,7 @@
 #
 #   tests/engines/vllm.sh                       both models
 #   tests/engines/vllm.sh DemoModelTest …       arguments go to unittest
+#   tests/engines/vllm.sh --layouts             other cache layouts, kinds of models and names instead (vllm_layouts_test.py)
 #   tests/engines/vllm.sh --bench               measures beside other routers instead (vllm_bench.py)
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -14,5 +15,9 @@ if [[ ${1:-} == --bench ]]; then
   . tests/support/python_environment.sh
   peers=$(python_environment peers tests/engines/requirements-peers.txt)
   exec "$folder/bin/python" tests/engines/vllm_bench.py --peers "$peers" "$@"
+fi
+if [[ ${1:-} == --layouts ]]; then
+  shift
+  exec "$folder/bin/python" tests/engines/vllm_layouts_test.py -v "$@"
 fi
 exec "$folder/bin/python" tests/engines/vllm_test.py -v "$@"

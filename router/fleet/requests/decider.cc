@@ -1,6 +1,9 @@
 #include "router/fleet/requests/decider.h"
 
 #include <utility>
+#include <variant>
+
+#include "router/route/candidates.h"
 
 namespace roost::router {
 
@@ -10,6 +13,7 @@ std::optional<Placement> Decider::Decide(const PlacementQuery& query, Instant no
   if (fleet == nullptr) return std::nullopt;
   RouteQuery route{.prompt_token_count = query.prompt_token_count,
                    .sample_count = query.sample_count,
+                   .stage = StageIn(*fleet),
                    .answer = {.own = lengths_.Expect(spec.model->model_name(), spec.generate.session_hash,
                                                      spec.generate.max_output_tokens),
                               .of_others = lengths_.MeanOf(spec.model->model_name())},
@@ -31,10 +35,30 @@ std::optional<Placement> Decider::Decide(const PlacementQuery& query, Instant no
   std::optional<Decision> decision = policy_.Choose(route, *fleet);
   if (!decision.has_value()) return std::nullopt;
   const DecisionAudit audit = auditor_.Audit(route, *fleet, *decision);
+  if (fleet->has_roles()) ConsiderApart(route, *fleet, query.together, *decision);
   metrics_.OnDecision(policy_.name(), decision->reason);
   metrics_.OnDecisionAudit(spec.model->model_name(), *decision, audit);
   const std::uint64_t number = Log(query, *decision, audit, now);
   return Placement{worker_registry_.At(decision->slot), *std::move(decision), number, now};
+}
+
+void Decider::ConsiderApart(const RouteQuery& query, const FleetView& fleet, const std::optional<Together>& together,
+                            Decision& decision) {
+  const std::variant<Apart, Together> choice =
+      together.has_value() ? *together : ChooseApart(query, fleet, decision);
+  if (const Together* const why = std::get_if<Together>(&choice)) {
+    decision.together = NameOf(*why);
+    return;
+  }
+  const Apart& apart = std::get<Apart>(choice);
+  Decision prefill = DecisionFor(apart.prefill, DecisionReason::kApart, query, fleet);
+  prefill.candidates = std::move(decision.candidates);
+  prefill.candidates.insert(prefill.candidates.begin(), apart.prefill);
+  prefill.copy = decision.copy;
+  prefill.predicted_itl_seconds = decision.predicted_itl_seconds;
+  prefill.predicted_whole_seconds += decision.predicted_whole_seconds - decision.predicted_ttft_seconds;
+  prefill.apart = apart;
+  decision = std::move(prefill);
 }
 
 std::optional<Decision> Decider::Ask(const ServedModel& model, std::uint32_t prompt_token_count,
@@ -43,6 +67,7 @@ std::optional<Decision> Decider::Ask(const ServedModel& model, std::uint32_t pro
   if (fleet == nullptr) return std::nullopt;
   const double length = lengths_.MeanOf(model.model_name());
   return policy_.Choose({.prompt_token_count = prompt_token_count,
+                         .stage = StageIn(*fleet),
                          .answer = {.own = length, .of_others = length},
                          .adapter = model.adapter(),
                          .matches = matches,
@@ -140,6 +165,7 @@ std::uint64_t Decider::Log(const PlacementQuery& query, const Decision& decision
     const Worker* const source = candidate.pull ? worker_registry_.InSlot(candidate.pull->source) : nullptr;
     record.source_ids.push_back(source == nullptr ? std::string() : source->hello.worker_id);
   }
+  if (decision.apart.has_value()) record.decode_id = worker_registry_.At(decision.apart->decode).hello.worker_id;
   for (const HeldBlocks& held : query.held) {
     for (std::size_t i = 0; i < decision.candidates.size(); ++i) {
       if (decision.candidates[i].slot != held.worker) continue;

@@ -87,6 +87,7 @@ struct Worker {
   std::uint64_t generate_digest = 0;  // of the requests that it was sent; see wire::Ping
   std::uint64_t last_sent;            // see WorkerView
   bool receives_copy = false;         // it is computing a copy of a prefix
+  std::uint32_t coming_answers = 0;   // of prompts that are computed apart, whose blocks go there
   EngineWatch engine;
   FirstTokens first_tokens;
   LaterTokens later_tokens;
