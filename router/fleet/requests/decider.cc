@@ -13,10 +13,10 @@ std::optional<Placement> Decider::Decide(const PlacementQuery& query, Instant no
   if (fleet == nullptr) return std::nullopt;
   RouteQuery route{.prompt_token_count = query.prompt_token_count,
                    .sample_count = query.sample_count,
-                   .stage = StageIn(*fleet),
                    .answer = {.own = lengths_.Expect(spec.model->model_name(), spec.generate.session_hash,
                                                      spec.generate.max_output_tokens),
                               .of_others = lengths_.MeanOf(spec.model->model_name())},
+                   .stage = StageIn(*fleet),
                    .needs = wire::NeedsOf(spec.generate),
                    .adapter = spec.model->adapter(),
                    .matches = query.matches,
@@ -67,8 +67,8 @@ std::optional<Decision> Decider::Ask(const ServedModel& model, std::uint32_t pro
   if (fleet == nullptr) return std::nullopt;
   const double length = lengths_.MeanOf(model.model_name());
   return policy_.Choose({.prompt_token_count = prompt_token_count,
-                         .stage = StageIn(*fleet),
                          .answer = {.own = length, .of_others = length},
+                         .stage = StageIn(*fleet),
                          .adapter = model.adapter(),
                          .matches = matches,
                          .block_hashes = block_hashes,

@@ -59,20 +59,18 @@ TEST_F(FollowedFetchesTest, WhatDoesNotComeInTimeIsMissing) {
 }
 
 TEST_F(FollowedFetchesTest, EachHasAConnectionSoThatNoneWaitsForAnother) {
-  Ask(1, chain_.chain, kLong);
+  Ask(1, Front(45), kLong);
   arrived_.AwaitFrames(1, 40);
-  Ask(2, Front(30), milliseconds(0));
-  EXPECT_EQ(arrived_.joins[2], 1U) << "what is on its way is not asked for again";
-  FrameChain other = Front(20);
-  other.tenant = TenantHash("other");
-  Ask(3, other, kLong);
-  EXPECT_EQ(arrived_.EndOf(3), HoldOutcome::kComplete);
-  other.hashes.resize(10);
-  Ask(4, other, milliseconds(0));
-  EXPECT_EQ(arrived_.EndOf(4), HoldOutcome::kComplete);
+  Ask(2, chain_.chain, milliseconds(0));
+  EXPECT_EQ(arrived_.EndOf(2), HoldOutcome::kMissing);
+  Ask(3, Front(47), kLong);
+  arrived_.AwaitFrames(3, 40);
+  Ask(4, Front(30), milliseconds(0));
   EXPECT_FALSE(arrived_.ends.contains(1));
-  peers_->Cancel(HoldId(1));
-  EXPECT_EQ(arrived_.EndOf(1), HoldOutcome::kCancelled);
+  for (std::uint32_t i = 40; i < 47; ++i) from_.Put(chain_, i, i);
+  EXPECT_EQ(arrived_.EndOf(1), HoldOutcome::kComplete);
+  EXPECT_EQ(arrived_.EndOf(3), HoldOutcome::kComplete);
+  EXPECT_EQ(arrived_.joins[4], 1U) << "what is on its way is not asked for again";
 }
 
 TEST_F(FollowedFetchesTest, MoreThanTheMostAreBusy) {
