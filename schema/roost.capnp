@@ -19,6 +19,8 @@
 #   FinishReason                                  that request fails with `internal`
 #   CacheMode                                     off
 #   HoldPurpose                                   request
+#   WorkerRole                                    both
+#   RequestPart                                   whole
 #   HoldOutcome                                   broken
 #   HoldCause                                     none
 #   RefusalCause                                  other
@@ -290,6 +292,28 @@ enum ConstraintKind {
   # A structural tag in JSON, in xgrammar's form: free text in which certain tags start a constrained part.
 }
 
+enum WorkerRole {
+  # The part of requests that a worker is meant for, where others of its model have other roles.
+
+  both @0 $unknown;
+  prefill @1;
+  # Prompts and their first tokens.
+
+  decode @2;
+  # Answers, and prompts that are better computed beside them.
+}
+
+enum RequestPart {
+  # What a worker computes of a request.
+
+  whole @0 $unknown;
+  prompt @1;
+  # The prompt and the first token. Another worker continues the answer.
+
+  answer @2;
+  # The answer behind its first token: its prompt was computed, and counted, at another worker.
+}
+
 enum HoldPurpose {
   # The use of the blocks that a Hold brings.
 
@@ -544,6 +568,9 @@ struct Hello $check {
 
     holds @39 :Bool = false;
     # Hold.
+
+    follows @50 :Bool = false;
+    # Hold.follow, as the worker that fetches and as the source.
   }
 
   sendsCacheEvents @16 :Bool = true;
@@ -572,6 +599,8 @@ struct Hello $check {
 
   engine @48 :Text $text(line) $most(.maxHostBytes) $omitEmpty;
   # Program and version of the engine that the worker stands beside, for operators: "vllm 0.32.0". Empty: its own.
+
+  role @51 :WorkerRole = both;
 
   cacheAbsence @49 :Text $text(line) $cut $most(.WireLimits.maxTextBytes) $omitEmpty;
   # Why it sends no cache events, and what would change that: a clause for operators. Empty where it sends them.
@@ -1275,6 +1304,8 @@ struct Generate $check $local(type = "std::optional<Error>", name = "refusal",
 
   adapter @35 :Text $text(line) $most(.WireLimits.maxAdapterBytes) $omitEmpty;
   # The LoRA adapter that the tokens are computed with, one of Hello.adapters. Empty: the model alone. `root` covers it.
+
+  part @36 :RequestPart = whole;
 }
 
 struct Cancel {
@@ -1445,6 +1476,10 @@ struct Hold $check {
     address @11 :Text $text(line) $most(.WireLimits.maxAddressBytes);
     # Its Hello.transfer.address.
 
+    follow @14 :Bool = false;
+    # It is computing the blocks: they come as they are done, within patienceMs. Such a Hold needs no request here until then.
+    # Only between workers that both have Hello.features.follows.
+
     ticket @12 :Text $text(line) $most(.transferTicketBytes) $omitEmpty;
     # Shows the source that a router sends this worker, and is the key of what travels: made from the source's
     # Hello.transfer.secret, for this worker's name. In the form of common/wire/transfer_ticket.h. Empty: the source told
@@ -1533,8 +1568,8 @@ struct PeerMessage {
 
     refused @2 :PeerRefused;
     fetch @3 :PeerFetch;
-    peerCancel @4 :Void;
-    # The consumer wants no more of its fetch. It may cross the fetch's end.
+    peerWaiting @4 :Void;
+    # The next block of a followed fetch is not there yet; each half second until it is.
 
     end @5 :PeerEnd;
   }
@@ -1578,6 +1613,9 @@ struct PeerFetch {
 
   hashes @1 :List(BlockHash) $least(1) $most(.WireLimits.maxHeldHashes);
   # The blocks, front to back. They come in this order.
+
+  followMs @2 :UInt64 = 0 $most(.maxHoldMs);
+  # So long the source waits for blocks that it does not hold yet: it is computing them. 0: what it lacks is missing at once.
 }
 
 struct PeerEnd {

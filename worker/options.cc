@@ -147,6 +147,22 @@ Result<wire::Endpoint> ParseTransferAddress(const char* flag, const std::string&
   return *endpoint;
 }
 
+// A role beside `both` is no use where no blocks travel.
+Result<void> CheckRole(const WorkerOptions& options) {
+  constexpr const char* kFlag = "role";
+  if (options.role == "both") return {};
+  if (options.engine != kOwnEngine) return InvalidArgument(kFlag, "blocks of another engine stay there");
+  const bool fetches = options.role == "decode";
+  if (options.transfer == "off" || (fetches ? options.transfer_pulls : options.transfer_readers) == 0) {
+    return InvalidArgument(kFlag, "{} needs --transfer auto and --transfer-{} above 0", options.role,
+                           fetches ? "pulls" : "readers");
+  }
+  if (options.prefix_cache == "off" || options.cache_events == "off") {
+    return InvalidArgument(kFlag, "{} needs --prefix-cache and --cache-events", options.role);
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<std::vector<TenantShare>> ParseTenantShares(const std::vector<std::string>& values) {
@@ -335,6 +351,10 @@ void DeclareTransfer(WorkerOptions& options, ConfigParser& parser) {
           "Fetch KV blocks from other workers when a router says so, and serve them blocks; auto does so on the CPU "
           "with prefix cache and cache events on")
       .AddChoice(
+          "role", options.role, {"both", "prefill", "decode"},
+          "What routers send here while workers of its model with other roles live: prefill, prompts and their first "
+          "tokens; decode, answers, and prompts that are better computed beside them; both, all")
+      .AddChoice(
           "transfer-numerics", options.transfer_numerics, {"same", "any"},
           "Workers to exchange blocks with: same, those that compute the same bits as this one; any, all with the "
           "same flag, also on other processors, so that answers may differ in their bits")
@@ -442,6 +462,7 @@ Result<void> Complete(WorkerOptions& options) {
   ROOST_RETURN_IF_ERROR(CheckLinks(options));
   ROOST_RETURN_IF_ERROR(WorkerListener::Check(ListenerOf(options)));
   ROOST_RETURN_IF_ERROR(PlaceOfTransfer(options));
+  ROOST_RETURN_IF_ERROR(CheckRole(options));
   ROOST_ASSIGN_OR_RETURN(const std::vector<TenantShare> shares, ParseTenantShares(options.tenant_share));
   ROOST_RETURN_IF_ERROR(ParseKvMemory(options.kv_memory));
   if (options.plan_ahead == "on" && options.verify_hits > 0) {

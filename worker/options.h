@@ -78,6 +78,7 @@ struct WorkerOptions {
 
   // Blocks of other workers
   std::string transfer = "auto";  // auto: where this worker can, see prepare.cc
+  std::string role = "both";
   std::string transfer_numerics = "same";
   std::string transfer_address = "127.0.0.1:0";
   std::string transfer_advertise;    // empty: transfer_address as bound

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/base/byte_size.h"
 #include "common/base/check.h"
 #include "common/base/clock.h"
 #include "common/base/cpu_limit.h"
@@ -71,6 +72,12 @@ std::string OwnCacheAbsence(const WorkerOptions& options) {
   return "";
 }
 
+// The parser has checked the choices.
+wire::WorkerRole RoleOf(std::string_view role) {
+  const auto found = std::find(wire::kWorkerRoleNames.begin(), wire::kWorkerRoleNames.end(), role);
+  return static_cast<wire::WorkerRole>(found - wire::kWorkerRoleNames.begin());
+}
+
 }  // namespace
 
 void FillIn(const WorkerOptions& options, ModelText text, WorkerSetup& setup) {
@@ -80,6 +87,7 @@ void FillIn(const WorkerOptions& options, ModelText text, WorkerSetup& setup) {
   if (options.transfer_numerics == "any") setup.transfer_numerics += ": answers may differ in their bits";
   setup.hello.worker_id = options.worker_id;
   setup.hello.host = HostName();
+  setup.hello.role = RoleOf(options.role);
   setup.hello.sends_cache_events = options.cache_events == "on";
   setup.hello.keeps_prefixes = options.prefix_cache == "on";
   setup.hello.cache_absence = OwnCacheAbsence(options);
@@ -234,6 +242,9 @@ constexpr double kDeviceKvShare = 0.9;
 // On the CPU when memory is short: the weights and the rest of the process need the other half.
 constexpr std::uint64_t kHostKvPart = 2;
 
+// The program, its threads, a tokenizer, and the activations of a small model's steps.
+constexpr std::uint64_t kProcessBytes = std::uint64_t{64} << 20U;
+
 // Logs what was found and chosen before it reads the weights, which may take minutes.
 Result<BackendChoice> TakeBackend(const WorkerOptions& options) {
   BackendRequest request{
@@ -270,7 +281,7 @@ Result<ModelOptions> ModelOptionsOf(const WorkerOptions& options) {
     model.kv_share = kDeviceKvShare;
   }
   if (KindOf(*backend.ops) == DeviceKind::kCpu) {
-    model.memory_limit_bytes = AvailableMemoryBytes();
+    ROOST_ASSIGN_OR_RETURN(model.memory_limit_bytes, MemoryBesideProcess(AvailableMemoryBytes()));
     if (!kv_memory.bytes) model.kv_bytes = std::min(model.kv_bytes, *model.memory_limit_bytes / kHostKvPart);
   }
   if (options.max_context_tokens > 0) model.max_context_tokens = options.max_context_tokens;
@@ -390,6 +401,12 @@ void AddTransfer(const WorkerOptions& options, const LoadedModel& loaded, Transf
 
 }  // namespace
 
+Result<std::uint64_t> MemoryBesideProcess(std::uint64_t available) {
+  if (available > kProcessBytes) return available - kProcessBytes;
+  return InvalidArgument("memory", "{} may be used here, and a worker needs {} beside weights and KV",
+                         ByteSizeText(available), ByteSizeText(kProcessBytes));
+}
+
 Result<std::vector<WorkerSetup>> PrepareWorkers(const WorkerOptions& given) {
   if (given.engine != kOwnEngine) return PrepareAdapters(given);
   std::vector<WorkerSetup> setups;
@@ -419,6 +436,8 @@ Result<WorkerSetup> PrepareWorker(const WorkerOptions& given) {
     ROOST_ASSIGN_OR_RETURN(transfer, ListenForWorkers(options));
     CountTransferMemory(options, *transfer, model_options);
     if (options.transfer_readers == 0) setup.transfer_absence = "fetches only: no readers";
+  } else if (options.role != "both") {
+    return InvalidArgument("role", "{} is no use where no blocks travel: {}", options.role, setup.transfer_absence);
   }
   ROOST_ASSIGN_OR_RETURN(LoadedModel loaded, LoadModel({options.model}, model_options));
   setup.compute_threads = std::move(compute_threads);

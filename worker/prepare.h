@@ -1,6 +1,7 @@
 // From flags to a worker that is ready to start: loads the model and checks everything that comes with it.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -30,6 +31,10 @@ namespace roost::worker {
 
 // The fields of a setup that follow from the flags and the model's text alone.
 void FillIn(const WorkerOptions& options, ModelText text, WorkerSetup& setup);
+
+// What of the memory that a process may use is there for weights, KV and blocks that travel. kInvalidArgument where the
+// process itself would be killed. In bytes.
+[[nodiscard]] Result<std::uint64_t> MemoryBesideProcess(std::uint64_t available);
 
 // With Roost's own engine. `options` must be complete. An error names the file or the flag; see ExitCodeOf for its
 // code. Reading the weights takes most of the time.

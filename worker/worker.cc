@@ -81,6 +81,7 @@ void OwnEngine::Describe(wire::Hello& hello) const {
   if (TellsLogprobs(setup_.engine)) hello.features.insert(Feature::kLogprobs);
   if (grammar_pool_ != nullptr) hello.features.insert(Feature::kConstrainsOutput);
   if (transfer_ == nullptr) return;
+  hello.features.insert(Feature::kFollows);
   if (transfer_->fetches()) hello.features.insert(Feature::kHolds);
   hello.transfer = transfer_->Describe();
   if (const std::optional<wire::TransferSecret> secret = transfer_->secret()) {

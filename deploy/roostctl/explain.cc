@@ -32,8 +32,23 @@ std::string ReasonText(std::string_view reason) {
   }
   if (reason == "only_worker") return "no other worker could take it";
   if (reason == "pull") return "it costs least, because it fetches blocks from another worker";
+  if (reason == "apart") return "it computes the prompt, and the answer goes on elsewhere: together they cost less";
   if (reason == "replicate") return "and one more copy of its prefix saves more waiting than it costs";
   return "the policy's rule";
+}
+
+// Why a prompt was not computed apart.
+std::string_view TogetherText(std::string_view why) {
+  if (why == "no_prefill_worker") return "no worker for prompts takes requests";
+  if (why == "one_token") return "it wants one token";
+  if (why == "choices") return "its choices share the prompt's blocks";
+  if (why == "cache_off") return "its blocks are not kept";
+  if (why == "begun") return "its answer has begun";
+  if (why == "unknown_speed") return "no worker's speed is known yet";
+  if (why == "few_blocks") return "less than two blocks are to be computed";
+  if (why == "no_way") return "no blocks travel from a worker for prompts to one for answers";
+  if (why == "price") return "the prompt costs less beside the answers that run there";
+  return why;
 }
 
 // Empty when the decision makes no copy.
@@ -54,6 +69,18 @@ std::string PullText(Element decision) {
   }
   return fmt::format("  pull         of {} blocks from {}, predicted {}: {}\n", CountAt(*pull, "/blocks"),
                      TextAt(*pull, "/source"), Milliseconds(SecondsAt(*pull, "/predicted_seconds")), actual);
+}
+
+// Empty where no worker is for prompts alone.
+std::string ApartText(Element decision) {
+  if (json::At<json::Object>(decision, "apart")) {
+    return fmt::format("  apart        the answer goes on at {}, {} blocks follow: costs {}, together {}\n",
+                       TextAt(decision, "/apart/worker"), CountAt(decision, "/apart/blocks"),
+                       Milliseconds(SecondsAt(decision, "/apart/cost_seconds")),
+                       Milliseconds(SecondsAt(decision, "/apart/together_seconds")));
+  }
+  const auto why = json::At<std::string_view>(decision, "together");
+  return why ? fmt::format("  together     {}\n", TogetherText(*why)) : "";
 }
 
 // "held", "compute" or "pull worker-a".
@@ -191,6 +218,7 @@ std::string DecisionText(Element decision, ExplainColumns columns) {
                       ReasonText(reason));
   text += CopyText(decision);
   text += PullText(decision);
+  text += ApartText(decision);
   text += fmt::format("  predicted    {} cached tokens, {}\n", CountAt(decision, "/predicted/cached_tokens"),
                       TimesText(decision["predicted"]));
   text += fmt::format("  actual       {}\n", ActualText(decision));

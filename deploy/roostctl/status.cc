@@ -59,6 +59,21 @@ std::string AbsenceLines(json::Array workers) {
   return lines;
 }
 
+// The workers of each role, where some have another one than `both`.
+std::string RolesLine(json::Array workers) {
+  std::map<std::string_view, std::string> by_role;
+  for (const json::Element worker : workers) {
+    std::string& names = by_role[json::At<std::string_view>(worker, "role").value_or("both")];
+    names += fmt::format("{}{}", names.empty() ? "" : ", ", TextAt(worker, "id"));
+  }
+  if (by_role.empty() || (by_role.size() == 1 && by_role.contains("both"))) return "";
+  std::string line = "roles:";
+  for (const auto& [role, names] : by_role) {
+    line += fmt::format("{} {}: {}", line.ends_with(':') ? "" : ";", Printable(role), Printable(names));
+  }
+  return line + '\n';
+}
+
 // Blocks that other workers send it, and that it sends them. Empty if none are on their way.
 std::string TravelLine(json::Element worker) {
   const std::uint64_t arriving = CountAt(worker, "arriving_bytes");
@@ -157,7 +172,7 @@ Result<std::string> FormatStatus(std::string_view workers_json) {
   }
   if (workers->size() == 0) table += "(no workers)\n";
   for (const json::Element worker : *workers) table += IdleLine(worker) + TravelLine(worker) + HitLines(worker);
-  return table + AbsenceLines(*workers) + LostTable(body.root());
+  return table + RolesLine(*workers) + AbsenceLines(*workers) + LostTable(body.root());
 }
 
 int RunStatus(const StatusOptions& options, std::ostream& out, std::ostream& err) {

@@ -12,6 +12,7 @@ const REASONS = {
   near_tie: ['near tie', 'its cost was within a tie of the cheapest; of those it holds the most, then the shortest queue'],
   only_worker: ['only worker', 'no other worker could take the request'],
   pull: ['cheapest with a pull', 'it costs least, because it fetches blocks from another worker'],
+  apart: ['the prompt alone', 'it computes the prompt and the answer goes on elsewhere, which costs less together'],
   replicate: ['cheapest, and copied', 'it was the cheapest; and another worker gets a copy of the prefix, because that saves more waiting than it costs'],
 };
 // Why the number of tokens that it found, and when its first token came, will never be known.
@@ -154,6 +155,8 @@ function explain(decision) {
     best,
     `Round robin would have sent it to a worker with ${count(rotation.cached_tokens)} cached tokens: first token after ${seconds(rotation.ttft_seconds)}${answerText(rotation)}.`,
   ];
+  if (decision.apart !== null) lines.push(`The answer goes on at ${decision.apart.worker}, to which ${plural(decision.apart.blocks, 'block')} go: that costs ${seconds(decision.apart.cost_seconds)}, and ${seconds(decision.apart.together_seconds)} at one worker.`);
+  if (decision.together !== null) lines.push(`Its prompt was not computed apart: ${decision.together.replaceAll('_', ' ')}.`);
   if (decision.copy !== null) lines.push(`${decision.copy.worker ?? 'another worker'} gets a copy of the first ${plural(decision.copy.blocks, 'block')}; no request waits for it.`);
   if (!decision.rates_known) lines.push('No worker’s speed is known yet: the columns below give an order, not times.');
   return [

@@ -105,7 +105,8 @@ function update({ parts }, worker, { shares, recent, ever }) {
   const pinned = worker.pinned_blocks > 0 ? `, ${count(worker.pinned_blocks)} blocks pinned` : '';
   const share = recent > 0 ? shares.recent(worker.id) / recent : worker.requests_total / Math.max(1, ever);
   setText(parts.name, worker.id);
-  setText(parts.place, worker.host === '' ? '' : `on ${worker.host}`);
+  const role = worker.role === 'both' ? '' : `for ${worker.role}`;
+  setText(parts.place, [role, worker.host === '' ? '' : `on ${worker.host}`].filter((text) => text !== '').join(', '));
   setText(parts.model, worker.model);
   const release = worker.release === '' ? `protocol ${worker.protocol}` : `release ${worker.release}`;
   setText(parts.release, worker.engine === '' ? release : `${release}, beside ${worker.engine}`);

@@ -378,6 +378,7 @@ struct WorkerStatus {
   std::string kv_dtype;
   std::vector<std::string> adapters = {};  // that it serves
   WorkerShare share = {};                  // of its model's last requests
+  wire::WorkerRole role = wire::WorkerRole::kBoth;
   std::string host = {};                   // the host that it runs on; empty: not told
   std::string engine = {};                 // program and version of the engine that it stands beside; empty: its own
   std::string cache_absence = {};          // why it does not tell what it caches; see wire::Hello

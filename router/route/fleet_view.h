@@ -54,6 +54,8 @@ class FleetView {
   }
 
   [[nodiscard]] FleetSpeed speed() const;
+  // True if some workers are for prompts alone, and others take their answers.
+  [[nodiscard]] bool has_roles() const { return prefill_count_ > 0 && prefill_count_ < workers_.size(); }
 
  private:
   struct Place {
@@ -97,6 +99,7 @@ class FleetView {
   std::vector<std::optional<std::size_t>> place_by_slot_;
   std::set<Place> order_;
   Sums sums_;
+  std::size_t prefill_count_ = 0;  // workers for prompts
 };
 
 }  // namespace roost::router

@@ -7,6 +7,8 @@
 namespace roost::router {
 
 bool MayTake(const RouteQuery& query, const WorkerView& worker) {
+  const bool is_for_prompts = worker.role == wire::WorkerRole::kPrefill;
+  if (query.stage != Stage::kWhole && is_for_prompts != (query.stage == Stage::kFirstToken)) return false;
   if (worker.max_sample_count < query.sample_count || worker.waiting_requests >= query.waiting_bound) return false;
   if (!query.adapter.empty() && (worker.adapters == nullptr || !worker.adapters->contains(query.adapter))) return false;
   return worker.features.contains(query.needs);
@@ -30,6 +32,7 @@ std::string_view NameOf(DecisionReason reason) {
     case DecisionReason::kNearTie: return "near_tie";
     case DecisionReason::kOnlyWorker: return "only_worker";
     case DecisionReason::kPull: return "pull";
+    case DecisionReason::kApart: return "apart";
     case DecisionReason::kReplicate: return "replicate";
     case DecisionReason::kMinCost: return "least_cost";
     case DecisionReason::kRotation: return "rotation";

@@ -28,11 +28,19 @@ namespace roost::router {
 
 inline constexpr std::uint32_t kNoBound = std::numeric_limits<std::uint32_t>::max();
 
+// The part of a request that a worker is wanted for. Workers for prompts get no answers while another role lives.
+enum class Stage : std::uint8_t {
+  kWhole,       // any worker
+  kAnswer,      // any but those for prompts
+  kFirstToken,  // those for prompts alone
+};
+
 // A decision's input about the request. The spans last for the call.
 struct RouteQuery {
   std::uint32_t prompt_token_count = 0;
   std::uint32_t sample_count = 1;
   AnswerLength answer = kUsualAnswer;
+  Stage stage = Stage::kWhole;
   wire::Features needs = {};                     // that a worker must have
   std::string_view adapter = {};                 // that it names; empty: none
   std::span<const WorkerMatch> matches = {};     // from the index, deepest first; may have workers outside the fleet
@@ -61,6 +69,7 @@ enum class DecisionReason : std::uint8_t {
   kNearTie,       // costs about as much as the cheapest: the difference is too small to notice
   kOnlyWorker,
   kPull,       // costs least, because it fetches blocks from another worker
+  kApart,      // computes the prompt alone; the answer goes on at another worker (apart.h)
   kReplicate,  // chosen for one of the reasons above; another worker gets a copy of the prefix (replication.h)
   kMinCost,    // the least score of a baseline policy
   kRotation,   // round robin's turn
@@ -82,6 +91,15 @@ struct PrefixCopy {
   std::uint32_t block_count = 0;
 };
 
+// A request whose prompt is computed at one worker, and whose answer goes on at another one (apart.h).
+struct Apart {
+  Candidate prefill;    // the worker for the prompt
+  WorkerSlot decode;    // the worker for the answer, as far as that can be said now
+  PrefixPull follow;    // the blocks that go there as they are computed
+  double cost_seconds = 0;
+  double together_seconds = 0;  // what the best worker for all of it would have cost
+};
+
 struct Decision {
   WorkerSlot slot;
   DecisionReason reason = DecisionReason::kOnlyWorker;
@@ -96,6 +114,8 @@ struct Decision {
   std::vector<Candidate> candidates = {};
   std::optional<PrefixCopy> copy = {};  // to make, regardless of what happens to the request
   std::optional<PrefixPull> pull = {};  // to send before the request
+  std::optional<Apart> apart = {};      // `slot` computes the prompt alone
+  std::string_view together = {};       // why not; empty where no worker is for prompts
 };
 
 class Policy {

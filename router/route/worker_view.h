@@ -37,6 +37,7 @@ struct WorkerView {
   std::uint32_t max_batch_tokens = kUsualBatchTokens;  // token budget of one step, above 0
   std::uint32_t ageing_tokens = 0;                     // of its queue, if short prompts go first; see wire::Hello
   std::uint32_t max_sample_count = 1;
+  wire::WorkerRole role = wire::WorkerRole::kBoth;
   wire::Features features = {};
   const AdapterNames* adapters = nullptr;  // null: none
 

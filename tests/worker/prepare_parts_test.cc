@@ -74,5 +74,14 @@ TEST(PrepareParts, HarmonysMessagesAreNotAnswers) {
   EXPECT_THAT(EndsOf(TextWith("<end>{# <|channel|> #}")), IsEmpty());
 }
 
+TEST(PrepareParts, AProcessThatWouldBeKilledDoesNotStart) {
+  constexpr std::uint64_t kMiB = std::uint64_t{1} << 20U;
+  EXPECT_EQ(MemoryBesideProcess(100 * kMiB).value(), 36 * kMiB);
+  const Result<std::uint64_t> none = MemoryBesideProcess(40 * kMiB);
+  ASSERT_FALSE(none.ok());
+  EXPECT_EQ(none.error().field, "memory");
+  EXPECT_EQ(none.error().message, "40 MiB may be used here, and a worker needs 64 MiB beside weights and KV");
+}
+
 }  // namespace
 }  // namespace roost::worker

@@ -171,6 +171,7 @@ Result<void> Engine::State::Admit(RequestKey key, wire::Generate generate, Insta
   request.first_output_index = generate.first_output_index;
   request.output_limit = std::min(generate.max_output_tokens, max_context_tokens - prompt_token_count);
   request.sample_count = generate.sample_count;
+  request.prompt_counted = generate.part == wire::RequestPart::kAnswer;
   request.stop_tokens = std::move(generate.stop_tokens);
   if (!generate.ignore_eos) {
     request.stop_tokens.insert(request.stop_tokens.end(), options.stop_tokens.begin(), options.stop_tokens.end());

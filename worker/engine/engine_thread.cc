@@ -59,7 +59,8 @@ bool EngineThread::TryPostHold(OrderCommand& order, EngineCommand& command) {
   FrameRequest request{.id = id,
                        .chain = ChainOf(hold),
                        .peer = {.worker_id = hold.source.worker_id, .address = hold.source.address},
-                       .ticket = TicketOf(hold)};
+                       .ticket = TicketOf(hold),
+                       .follow = std::chrono::milliseconds(hold.source.follow ? hold.patience_ms : 0)};
   order.receipt = {id, clock_.Now()};
   if (!inbox_.TryPush(std::move(command))) return false;
   source_->Ask(std::move(request));

@@ -39,6 +39,7 @@ std::optional<OrderReply> Holds::Begin(LinkId link, const wire::Hold& hold, cons
                    .group = group,
                    .source = sources_.IdOf(hold.source.worker_id),
                    .purpose = hold.purpose,
+                   .follows = hold.source.follow,
                    .hit_count = hold.hits,
                    .begin = receipt->received,
                    .patience_end = receipt->received + std::chrono::milliseconds(hold.patience_ms)};

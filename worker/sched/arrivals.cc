@@ -231,14 +231,13 @@ bool Arrivals::IsNext(const Arrival& arrival, std::span<const BlockHash> hashes)
 
 void Arrivals::OnWaiterGone(std::span<const BlockHash> hashes, Instant now) {
   for (const auto& arrival : arrivals_) {
-    if (arrival->spec.purpose == wire::HoldPurpose::kRequest && IsNext(*arrival, hashes)) arrival->unwanted_since = now;
+    if (arrival->spec.needs_requests() && IsNext(*arrival, hashes)) arrival->unwanted_since = now;
   }
 }
 
 void Arrivals::EndUnwanted(Instant now, const std::function<bool(BlockHash, std::uint32_t)>& is_wanted) {
   const auto is_over = [&](Arrival& arrival) {
-    const bool is_new =
-        arrival.spec.purpose == wire::HoldPurpose::kRequest && !std::exchange(arrival.was_checked, true);
+    const bool is_new = arrival.spec.needs_requests() && !std::exchange(arrival.was_checked, true);
     if (!is_new && !(arrival.unwanted_since && now >= *arrival.unwanted_since + kUnwantedPatience)) return false;
     const FrameChain& chain = arrival.spec.chain;
     const bool is_free =

@@ -8,8 +8,9 @@
 // if the rest does not. Blocks that are computed here meanwhile are taken as they are.
 //
 // One that came for requests ends when no request has wanted its next block for kUnwantedPatience: the last one has
-// gone, or none has come. Then a request that comes back, to be sent again, finds it still there. What such an arrival
-// did not bring is remembered as long, so that a request that comes after it is known to compute what it was promised.
+// gone, or none has come. Not so one that follows its source, whose request comes when the blocks are there. Then a
+// request that comes back, to be sent again, finds it still there. What such an arrival did not bring is remembered as
+// long, so that a request that comes after it is known to compute what it was promised.
 //
 // An arrival holds its blocks, and all before them, until it ends. It gives way to requests: GiveWay ends one and lets
 // its blocks go. A block that is erased ends the arrivals that hold it.
@@ -50,10 +51,13 @@ struct ArrivalSpec {
   EvictionGroup group = EvictionGroup(0);
   SourceId source = {};
   wire::HoldPurpose purpose = wire::HoldPurpose::kCopy;
+  bool follows = false;         // the source computes the blocks
   std::uint32_t hit_count = 0;  // of its blocks, where they come from
   Instant begin;
   Instant patience_end;
 
+  // It ends without a request that waits for it.
+  [[nodiscard]] bool needs_requests() const { return purpose == wire::HoldPurpose::kRequest && !follows; }
   // It brings this block, or begins right behind it.
   [[nodiscard]] bool Names(BlockHash block) const;
 };

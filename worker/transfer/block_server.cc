@@ -45,6 +45,7 @@ void BlockServer::Stop() {
   stopping_ = true;
   if (acceptor_.joinable()) acceptor_.join();
   listener_.Close();  // a peer that dials hears at once that none listens
+  blocks_.WakeFollowers();
   const std::lock_guard lock(mutex_);
   for (const Served& served : served_) served.connection.Shut();
   for (Served& served : served_) served.thread.join();
@@ -104,7 +105,7 @@ bool BlockServer::BeginServing(Served& served) {
   std::size_t count = 0;
   for (auto each = served_.rbegin(); each != served_.rend(); ++each) {
     const bool is_of_it = each->stage == Stage::kServed && each->consumer == served.consumer;
-    if (is_of_it && &*each != &served && ++count >= kServedOfOne) each->connection.Shut();
+    if (is_of_it && &*each != &served && ++count >= MostServedOfOne(options_.most_readers)) each->connection.Shut();
   }
   return true;
 }
@@ -197,8 +198,6 @@ Result<void> BlockServer::ServeFetch(Served& served) {
   PeerConnection& connection = served.connection;
   ROOST_ASSIGN_OR_RETURN(const PartHead head, connection.ReceiveHead(blocks_.sizes().frame_bytes(), kServedIdle));
   ROOST_ASSIGN_OR_RETURN(const wire::PeerMessage message, connection.ReceiveMessage(head));
-  // A cancel may cross the end of what it cancels.
-  if (std::holds_alternative<wire::PeerCancel>(message)) return {};
   const auto* const fetch = std::get_if<wire::PeerFetch>(&message);
   if (fetch == nullptr) return InvalidArgument("kind", "a fetch was awaited");
   ROOST_RETURN_IF_ERROR(CheckTicketTime(served));
@@ -216,20 +215,27 @@ Result<void> BlockServer::ServeFetch(Served& served) {
   return connection.Send(wire::PeerEnd{*outcome});
 }
 
-// Anything that comes meanwhile must be a cancel.
+// A consumer says nothing while it is served; what comes is the end of its connection, or wrong.
+Result<void> BlockServer::CheckGoingOn(const Served& served) {
+  if (served.connection.HasInput()) return Error{ErrorCode::kUnavailable, "the consumer has ended it", "peer"};
+  return CheckTicketTime(served);
+}
+
 Result<HoldOutcome> BlockServer::SendFrames(Served& served, const wire::PeerFetch& fetch, std::uint64_t& left) {
   PeerConnection& connection = served.connection;
   FrameBuffer frame(blocks_.sizes());
   const auto head = EncodeHead(PeerPart::kFrame, blocks_.sizes().frame_bytes());
+  const auto follow_end = std::chrono::steady_clock::now() + std::chrono::milliseconds(fetch.follow_ms);
   for (const BlockHash hash : fetch.hashes) {
-    if (connection.HasInput()) {
-      ROOST_ASSIGN_OR_RETURN(const PartHead input, connection.ReceiveHead(frame.bytes().size(), kPeerSilence));
-      ROOST_ASSIGN_OR_RETURN(const wire::PeerMessage message, connection.ReceiveMessage(input));
-      if (!std::holds_alternative<wire::PeerCancel>(message)) return InvalidArgument("kind", "a cancel was awaited");
-      return HoldOutcome::kCancelled;
+    ROOST_RETURN_IF_ERROR(CheckGoingOn(served));
+    while (!blocks_.Read(hash, fetch.tenant, frame)) {
+      const auto left_ms =
+          std::chrono::duration_cast<std::chrono::milliseconds>(follow_end - std::chrono::steady_clock::now());
+      if (stopping_ || left_ms.count() <= 0) return HoldOutcome::kMissing;
+      if (blocks_.AwaitPublished(hash, fetch.tenant, std::min(left_ms, kFollowKeepAlive))) continue;
+      ROOST_RETURN_IF_ERROR(CheckGoingOn(served));
+      ROOST_RETURN_IF_ERROR(connection.Send(wire::PeerWaiting()));
     }
-    ROOST_RETURN_IF_ERROR(CheckTicketTime(served));
-    if (stopping_ || !blocks_.Read(hash, fetch.tenant, frame)) return HoldOutcome::kMissing;
     ROOST_RETURN_IF_ERROR(connection.Send(head, frame.bytes()));
     served_bytes_ += frame.bytes().size();
     --left;

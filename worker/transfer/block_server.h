@@ -4,8 +4,11 @@
 //                                     └─ refused: no ticket, another layout, another name, too many connections
 //
 // With TransferAccess::kTicketsOnly each connection is encrypted under a ticket, and ends when the ticket does, also in
-// mid fetch: before the next frame, or at once where a message or a frame is on its way. A consumer has kServedOfOne
-// connections at a time; with one more its oldest ends, so that no ticket takes all places.
+// mid fetch: before the next frame, or at once where a message or a frame is on its way. A consumer has
+// MostServedOfOne connections at a time, half of the places; with one more its oldest ends, so that no ticket takes all.
+//
+// A fetch may follow blocks that the engine is computing: each is sent once its step has finished, and while none is there
+// the source says so each half second. It ends as missing when the fetch's own time is over.
 //
 // Bounds: most_readers fetches at a time, each with memory for one frame; a fetch beyond them is told that the source
 // is busy. So many connections after their handshake, and kServedBeside more; one beyond them is told the same.
@@ -15,6 +18,7 @@
 // Threads: Start and Stop from one owner; counts from any.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <chrono>
@@ -43,7 +47,12 @@ inline constexpr std::uint32_t kDefaultReaders = 16;
 inline constexpr std::uint32_t kMostReaders = 256;
 // Connections that wait for their next fetch while others are served.
 inline constexpr std::size_t kServedBeside = 8;
-inline constexpr std::size_t kServedOfOne = 2;  // its next one may come before its last one is seen to end
+// Of one consumer, by its tickets. At least 2: its next one may come before its last one is seen to end.
+[[nodiscard]] constexpr std::size_t MostServedOfOne(std::uint32_t most_readers) {
+  return std::max<std::size_t>(2, most_readers / 2);
+}
+// How often a followed fetch that waits says so; less than kPeerSilence.
+inline constexpr std::chrono::milliseconds kFollowKeepAlive{500};
 inline constexpr std::size_t kMaxHandshakes = 8;
 // A connection without a fetch ends after this time. Consumers end theirs earlier.
 inline constexpr std::chrono::milliseconds kServedIdle{30'000};
@@ -117,6 +126,8 @@ class BlockServer {
   [[nodiscard]] Result<void> Refuse(PeerConnection& connection, wire::FetchRefusal cause);
   void Count(wire::FetchRefusal cause) { ++refused_[static_cast<std::size_t>(cause)]; }
   [[nodiscard]] Result<void> ServeFetch(Served& served);
+  // Does the consumer still want it, and may it have it?
+  [[nodiscard]] Result<void> CheckGoingOn(const Served& served);
   // Counts down the blocks that are `left` to send.
   [[nodiscard]] Result<wire::HoldOutcome> SendFrames(Served& served, const wire::PeerFetch& fetch, std::uint64_t& left);
 

@@ -48,6 +48,8 @@ struct FrameRequest {
   FrameChain chain;
   PeerPlace peer;
   std::optional<wire::TransferTicket> ticket = std::nullopt;  // with one the transfer is encrypted
+  // The source is computing the blocks: so long it may wait for each. 0: what it lacks is missing.
+  std::chrono::milliseconds follow{0};
 };
 
 // A checked frame: block `index` of the chain that was asked for.

@@ -79,7 +79,7 @@ void Peers::Ask(FrameRequest request) {
   if (pauses_.IsPaused(request.peer, clock_.Now())) {
     return inbox_.Push(FramesEnded{id, HoldOutcome::kBroken, HoldCause::kPaused});
   }
-  Peer* const peer = asked_count_ < kMaxAsked ? PeerFor(request.peer) : nullptr;
+  Peer* const peer = asked_count_ < kMaxAsked ? PeerFor(request) : nullptr;
   if (peer == nullptr) return inbox_.Push(FramesEnded{id, HoldOutcome::kBusy, HoldCause::kOwnLimit});
   auto asked = std::make_shared<Asked>();
   asked->awaited_count = request.chain.size();
@@ -105,24 +105,30 @@ std::optional<HoldId> Peers::FindCovering(const FrameChain& chain) const {
 }
 
 // The peer at this place, or one that has nothing to do, or a new one. Nothing: all are busy, or the source has enough
-// to do, here or where it was before.
-Peers::Peer* Peers::PeerFor(const PeerPlace& place) {
+// to do, here or where it was before. A fetch that follows waits for steps of its source, so it has a peer for itself.
+Peers::Peer* Peers::PeerFor(const FrameRequest& request) {
+  const PeerPlace& place = request.peer;
+  const bool follows = request.follow.count() > 0;
   Peer* idle = nullptr;
+  std::size_t busy_count = 0;  // with fetches of this kind
   for (const auto& peer : peers_) {
-    if (peer->place == place) return peer->asked.size() < kMaxAskedOfOne ? peer.get() : nullptr;
     if (peer->asked.empty()) {
-      idle = peer.get();
-    } else if (peer->place.worker_id == place.worker_id) {
-      return nullptr;
+      if (idle == nullptr || peer->place == place) idle = peer.get();
+      continue;
     }
+    if (peer->follows != follows) continue;
+    ++busy_count;
+    if (follows) continue;
+    if (peer->place == place) return peer->asked.size() < kMaxAskedOfOne ? peer.get() : nullptr;
+    if (peer->place.worker_id == place.worker_id) return nullptr;
   }
-  if (peers_.size() < options_.most_peers) {
-    Peer& peer = *peers_.emplace_back(std::make_unique<Peer>());
-    peer.place = place;
-    peer.thread = std::thread([this, &peer] { Run(peer); });
-    return &peer;
+  if (busy_count >= (follows ? kMaxFollowed : options_.most_peers)) return nullptr;
+  if (idle == nullptr) {
+    idle = peers_.emplace_back(std::make_unique<Peer>()).get();
+    idle->thread = std::thread([this, peer = idle] { Run(*peer); });
   }
-  if (idle != nullptr) idle->place = place;
+  idle->place = place;
+  idle->follows = follows;
   return idle;
 }
 
@@ -218,8 +224,9 @@ Result<void> Peers::Begin(Peer& peer, const Asked& asked, std::uint32_t first) {
   const FrameChain& chain = asked.request.chain;
   if (peer.connection && !MayGoOn(peer, asked.request)) HangUp(peer);
   if (!peer.connection) ROOST_RETURN_IF_ERROR(Dial(peer, asked));
-  return peer.connection->Send(
-      wire::PeerFetch{.tenant = chain.tenant, .hashes = {chain.hashes.begin() + first, chain.hashes.end()}});
+  return peer.connection->Send(wire::PeerFetch{.tenant = chain.tenant,
+                                               .hashes = {chain.hashes.begin() + first, chain.hashes.end()},
+                                               .follow_ms = static_cast<std::uint64_t>(asked.request.follow.count())});
 }
 
 // May the open connection serve the request?
@@ -285,9 +292,10 @@ Peers::FetchEnd Peers::ReceiveFrames(Peer& peer, Asked& asked, std::uint32_t fir
     }
     if (!head.ok()) return broken(head.error());
     if (head->kind == PeerPart::kMessage) {
-      FetchEnd end = ReceiveEnd(peer, *head);
-      const bool is_early = end.outcome == HoldOutcome::kComplete && index < chain.size();
-      return is_early ? broken(InvalidArgument("end", "comes before the last block")) : end;
+      const std::optional<FetchEnd> end = ReceiveEnd(peer, *head);
+      if (!end) continue;
+      const bool is_early = end->outcome == HoldOutcome::kComplete && index < chain.size();
+      return is_early ? broken(InvalidArgument("end", "comes before the last block")) : *end;
     }
     if (index == chain.size()) return broken(InvalidArgument("kind", "an end was awaited"));
     std::optional<FrameBuffer> frame = memory_->Take(is_wanted);
@@ -307,12 +315,13 @@ Peers::FetchEnd Peers::ReceiveFrames(Peer& peer, Asked& asked, std::uint32_t fir
   }
 }
 
-Peers::FetchEnd Peers::ReceiveEnd(Peer& peer, const PartHead& head) {
+std::optional<Peers::FetchEnd> Peers::ReceiveEnd(Peer& peer, const PartHead& head) {
   const Result<wire::PeerMessage> message = peer.connection->ReceiveMessage(head);
-  if (!message.ok()) return {.cause = CauseOf(message.error()), .why = message.error().ToString()};
+  if (!message.ok()) return FetchEnd{.cause = CauseOf(message.error()), .why = message.error().ToString()};
+  if (peer.follows && std::holds_alternative<wire::PeerWaiting>(*message)) return std::nullopt;
   const auto* const end = std::get_if<wire::PeerEnd>(&message.value());
-  if (end == nullptr) return {.cause = HoldCause::kMalformed, .why = "a frame or an end was awaited"};
-  return {.outcome = OutcomeOf(*end), .is_clean = true};
+  if (end == nullptr) return FetchEnd{.cause = HoldCause::kMalformed, .why = "a frame or an end was awaited"};
+  return FetchEnd{.outcome = OutcomeOf(*end), .is_clean = true};
 }
 
 void Peers::HangUp(Peer& peer) {

@@ -11,9 +11,12 @@
 //
 // A request with a ticket is encrypted. One without is dialled as `access` says: kTicketsOnly not at all.
 //
+// A fetch of blocks that its source is still computing follows it: it has a connection for itself, so that it and other
+// fetches do not wait for each other.
+//
 // Bounds: most_peers peers at a time, kMaxAsked requests in all, kMaxAskedOfOne of them for one source, which has one
-// place at a time, whatever its address; more are told that this worker is busy. Frames that have come wait in
-// `memory`, and while it is full the peer waits.
+// place at a time, whatever its address; and kMaxFollowed fetches that follow. More are told that this worker is busy.
+// Frames that have come wait in `memory`, and while it is full the peer waits.
 //
 // Thread-safe. Stop before the inbox goes; it waits for all threads.
 #pragma once
@@ -44,6 +47,7 @@ inline constexpr std::uint32_t kDefaultPulls = 8;
 inline constexpr std::uint32_t kMostPulls = 64;
 inline constexpr std::size_t kMaxAsked = 64;
 inline constexpr std::size_t kMaxAskedOfOne = kMaxAsked / 2;
+inline constexpr std::size_t kMaxFollowed = 16;
 inline constexpr std::chrono::milliseconds kPeerIdle{10'000};
 inline constexpr std::chrono::minutes kPeerConnectionAge{5};
 
@@ -83,6 +87,7 @@ class Peers final : public FrameSource {
   // One peer's thread, and what it has to do. Its place changes only while it has nothing to do.
   struct Peer {
     PeerPlace place;                           // guarded by mutex_
+    bool follows = false;                      // its only fetch; as place
     std::deque<std::shared_ptr<Asked>> asked;  // guarded by mutex_; the first one is under way
     std::condition_variable changed;
     std::optional<PeerConnection> connection;  // its thread's; guarded by mutex_ when it is replaced, and for Shut
@@ -91,7 +96,7 @@ class Peers final : public FrameSource {
     std::thread thread;
   };
 
-  [[nodiscard]] Peer* PeerFor(const PeerPlace& place);
+  [[nodiscard]] Peer* PeerFor(const FrameRequest& request);
   [[nodiscard]] std::optional<HoldId> FindCovering(const FrameChain& chain) const;
   void Run(Peer& peer);
   // The end of a fetch. After a clean one the connection waits for the next one.
@@ -110,7 +115,8 @@ class Peers final : public FrameSource {
   [[nodiscard]] Result<void> CheckOpen(const wire::Endpoint& endpoint) const;
   [[nodiscard]] Result<void> Introduce(Peer& peer, const FrameRequest& request);
   [[nodiscard]] FetchEnd ReceiveFrames(Peer& peer, Asked& asked, std::uint32_t first);
-  [[nodiscard]] FetchEnd ReceiveEnd(Peer& peer, const PartHead& head);
+  // Nothing: the source says that the next block of a followed fetch is still being computed.
+  [[nodiscard]] std::optional<FetchEnd> ReceiveEnd(Peer& peer, const PartHead& head);
   // So many of its blocks are not awaited any more.
   void Drop(Asked& asked, std::uint32_t count);
   void HangUp(Peer& peer);

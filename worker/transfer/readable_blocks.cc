@@ -48,6 +48,7 @@ void ReadableBlocks::Publish(std::span<const PublishedBlock> blocks) {
     entry.is_published = true;
     ++count_;
   }
+  if (follower_count_ > 0) published_.notify_all();
 }
 
 void ReadableBlocks::Retract(std::span<const BlockId> blocks) {
@@ -100,6 +101,23 @@ bool ReadableBlocks::Read(BlockHash hash, std::uint64_t tenant, FrameBuffer& to)
   EndCopy(*block);
   SealFrame(about, tokens, to);
   return true;
+}
+
+bool ReadableBlocks::AwaitPublished(BlockHash hash, std::uint64_t tenant, std::chrono::milliseconds time) {
+  std::unique_lock lock(mutex_);
+  const std::uint64_t woken = wake_count_;
+  ++follower_count_;
+  published_.wait_for(lock, time, [&] { return wake_count_ != woken || Find(hash, tenant).has_value(); });
+  --follower_count_;
+  return Find(hash, tenant).has_value();
+}
+
+void ReadableBlocks::WakeFollowers() {
+  {
+    const std::lock_guard lock(mutex_);
+    ++wake_count_;
+  }
+  published_.notify_all();
 }
 
 void ReadableBlocks::EndCopy(std::uint32_t block) {

@@ -11,6 +11,7 @@
 // Threads: Publish and Retract are the engine's; the rest is anybody's. The model outlives it.
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
@@ -56,6 +57,10 @@ class ReadableBlocks {
   // Writes the block's frame to `to`, which has sizes(). False when there is no such block, or it belongs to another
   // tenant; blocks without a tenant are everybody's.
   [[nodiscard]] bool Read(BlockHash hash, std::uint64_t tenant, FrameBuffer& to);
+  // Waits until Read would find the block, for at most `time` or until WakeFollowers. True if it would.
+  [[nodiscard]] bool AwaitPublished(BlockHash hash, std::uint64_t tenant, std::chrono::milliseconds time);
+  // Ends all waits that are under way.
+  void WakeFollowers();
   // The number of the chain's first blocks that Read finds now.
   [[nodiscard]] std::uint32_t CountFront(const FrameChain& chain) const;
   [[nodiscard]] std::uint32_t size() const;
@@ -84,8 +89,11 @@ class ReadableBlocks {
   const BlockHashHasher hasher_;
 
   mutable std::mutex mutex_;
-  std::condition_variable copied_;  // a copy of a retracted block is done
+  std::condition_variable copied_;     // a copy of a retracted block is done
+  std::condition_variable published_;  // told only while somebody follows
   // Guarded by mutex_.
+  std::uint32_t follower_count_ = 0;  // in AwaitPublished
+  std::uint64_t wake_count_ = 0;      // of WakeFollowers
   BigVector<std::uint32_t> first_;  // by bucket: the first block with such a hash
   BigVector<Entry> entries_;        // by block
   BigVector<TokenId> tokens_;       // block_tokens for each block

@@ -57,6 +57,7 @@ void BlockLinks::Detach(std::uint32_t consumer) {
   worker.asked_count = 0;
   worker.stalled.clear();
   // Fetches from it end when the others see it, at their next frame.
+  OnPublished(consumer);
 }
 
 // ---- a consumer's requests ----
@@ -71,7 +72,7 @@ void BlockLinks::Ask(std::uint32_t consumer, worker::FrameRequest request) {
   }
   const auto source = index_by_id_.find(request.peer.worker_id);
   if (source == index_by_id_.end()) return tell(worker::FramesEnded{id, HoldOutcome::kBroken});
-  Peer* const peer = worker.asked_count < worker::kMaxAsked ? PeerFor(worker, request.peer) : nullptr;
+  Peer* const peer = worker.asked_count < worker::kMaxAsked ? PeerFor(worker, request) : nullptr;
   if (peer == nullptr) return tell(worker::FramesEnded{id, HoldOutcome::kBusy});
   auto fetch = std::make_shared<Fetch>();
   fetch->request = std::move(request);
@@ -96,27 +97,44 @@ std::optional<HoldId> BlockLinks::FindCovering(const Worker& consumer, const Fra
   return std::nullopt;
 }
 
-BlockLinks::Peer* BlockLinks::PeerFor(Worker& consumer, const worker::PeerPlace& place) const {
+BlockLinks::Peer* BlockLinks::PeerFor(Worker& consumer, const worker::FrameRequest& request) const {
+  const bool follows = request.follow.count() > 0;
   Peer* idle = nullptr;
+  std::size_t busy_count = 0;  // with fetches of this kind
   for (const auto& peer : consumer.peers) {
-    if (peer->place == place) return peer.get();
-    if (peer->fetches.empty()) idle = peer.get();
+    if (peer->fetches.empty()) {
+      if (idle == nullptr || peer->place == request.peer) idle = peer.get();
+      continue;
+    }
+    if (peer->follows != follows) continue;
+    ++busy_count;
+    if (!follows && peer->place == request.peer) return peer.get();
   }
-  if (consumer.peers.size() < worker::kDefaultPulls) {
-    consumer.peers.push_back(std::make_unique<Peer>(Peer{.place = place, .fetches = {}}));
-    return consumer.peers.back().get();
-  }
-  if (idle != nullptr) idle->place = place;
+  if (busy_count >= (follows ? worker::kMaxFollowed : std::size_t{worker::kDefaultPulls})) return nullptr;
+  if (idle == nullptr) idle = consumer.peers.emplace_back(std::make_unique<Peer>()).get();
+  idle->place = request.peer;
+  idle->follows = follows;
   return idle;
 }
 
 void BlockLinks::Cancel(std::uint32_t consumer, HoldId id) {
   for (const auto& peer : workers_[consumer].peers) {
     for (const FetchPtr& fetch : peer->fetches) {
-      if (fetch->request.id == id) fetch->is_cancelled = true;
+      if (fetch->request.id != id) continue;
+      fetch->is_cancelled = true;
+      OnPublished(fetch->source);  // it sees that if it follows
     }
   }
   OnRoom(consumer);  // those that wait for memory see it
+}
+
+// Later, because engines call it in the middle of their steps.
+void BlockLinks::OnPublished(std::uint32_t source) {
+  if (workers_[source].followers.empty()) return;
+  timeline_.At(timeline_.Now(), [this, source] {
+    for (const FetchPtr& fetch : std::exchange(workers_[source].followers, {})) waiting_.push_back(fetch);
+    StartFrames();
+  });
 }
 
 // Later, because a consumer's engine calls it in the middle of its step.
@@ -150,6 +168,10 @@ void BlockLinks::ReachSource(const FetchPtr& fetch) {
   fetch->is_served = true;
   ++source.reader_count;
   source.leaving_count += fetch->request.chain.size() - fetch->next;
+  if (fetch->request.follow.count() > 0) {
+    fetch->follow_end = timeline_.Now() + fetch->request.follow;
+    timeline_.At(fetch->follow_end, [this, source = fetch->source] { OnPublished(source); });
+  }
   QueueFrame(fetch);
   StartFrames();
 }
@@ -196,6 +218,7 @@ void BlockLinks::StartFrame(const FetchPtr& fetch) {
   }
   const FrameChain& chain = fetch->request.chain;
   if (!source.place->readable->Read(chain.hashes[fetch->next], chain.tenant, fetch->frame)) {
+    if (timeline_.Now() < fetch->follow_end) return source.followers.push_back(fetch);
     return End(fetch, {.outcome = HoldOutcome::kMissing});
   }
   source.sends = consumer.receives = true;

@@ -70,6 +70,8 @@ class BlockLinks {
   // See worker::FrameSource.
   void Ask(std::uint32_t consumer, worker::FrameRequest request);
   void Cancel(std::uint32_t consumer, worker::HoldId id);
+  // The source has blocks that it had not: those who follow it may go on.
+  void OnPublished(std::uint32_t source);
   // The consumer's engine has taken or dropped frames.
   void OnRoom(std::uint32_t consumer);
 
@@ -90,12 +92,14 @@ class BlockLinks {
     bool is_cancelled = false;
     bool is_over = false;
     worker::FrameBuffer frame;  // the memory for the next one
+    Instant follow_end{};       // until then it waits for blocks that the source lacks
   };
   using FetchPtr = std::shared_ptr<Fetch>;
 
   struct Peer {
     worker::PeerPlace place;
     std::deque<FetchPtr> fetches;  // the first one is under way
+    bool follows = false;          // its only one
   };
   struct Worker {
     std::optional<Place> place;
@@ -104,7 +108,8 @@ class BlockLinks {
     std::vector<std::unique_ptr<Peer>> peers;
     std::size_t asked_count = 0;
     worker::PairPauses pauses;
-    std::deque<FetchPtr> stalled;  // fetches that wait for memory
+    std::deque<FetchPtr> stalled;    // fetches that wait for memory
+    std::deque<FetchPtr> followers;  // of this source, each with its memory
     std::uint32_t reader_count = 0;
     std::uint64_t arriving_count = 0;  // frames
     std::uint64_t leaving_count = 0;
@@ -112,7 +117,7 @@ class BlockLinks {
     bool receives = false;
   };
 
-  [[nodiscard]] Peer* PeerFor(Worker& consumer, const worker::PeerPlace& place) const;
+  [[nodiscard]] Peer* PeerFor(Worker& consumer, const worker::FrameRequest& request) const;
   [[nodiscard]] static std::optional<worker::HoldId> FindCovering(const Worker& consumer,
                                                                   const worker::FrameChain& chain);
   [[nodiscard]] bool IsBroken(const Worker& source) const;

@@ -68,8 +68,10 @@ wire::Transfer TransferOf(std::uint32_t index) {
   return {.address = fmt::format("10.0.{}.{}:7100", index / 256, index % 256), .layout = 1, .numerics = 1};
 }
 
-// Only a router's copies ask for one token; see SimRouter::SpecOf.
-bool IsCopy(const wire::Generate& generate) { return generate.max_output_tokens == 1; }
+// Beside prompts whose answers go on elsewhere, only a router's copies ask for one token; see SimRouter::SpecOf.
+bool IsCopy(const wire::Generate& generate) {
+  return generate.max_output_tokens == 1 && generate.part == wire::RequestPart::kWhole;
+}
 
 }  // namespace
 
@@ -97,6 +99,8 @@ SimWorker::SimWorker(const Identity& identity, std::uint32_t router_count, const
   hello_.epoch = identity.epoch;
   if (block_links_ == nullptr) return;
   hello_.features.insert(wire::Feature::kHolds);
+  hello_.features.insert(wire::Feature::kFollows);
+  hello_.role = spec.role;
   hello_.transfer = TransferOf(index_);
   kept_.cache().NoteChanges(changes_);
   readable_.emplace(MakeEmptyBlockReader(), kept_.pool().block_count(), text_.block_tokens());
@@ -221,7 +225,12 @@ void SimWorker::Submit(std::uint32_t router, wire::Generate generate, worker::Ow
                   .prompt = std::move(prompt)};
   if (!request.is_copy) {
     request.number = static_cast<std::uint32_t>(generate.sampling.seed);
+    request.part = generate.part;
     request.tokens_to_draw = text_.DecodedTokenCount(request.number);
+    if (request.part == wire::RequestPart::kAnswer) {
+      request.told_tokens = generate.first_output_index;
+      request.tokens_to_draw = std::max(0.0, request.tokens_to_draw - generate.first_output_index);
+    }
   }
   const Result<SequenceId> id = scheduler_.Submit({.root = generate.root,
                                                    .prompt = std::move(generate.prompt),
@@ -254,7 +263,9 @@ void SimWorker::Cancel(std::uint32_t router, RequestId request_id) {
 // Appends the answers that have been drawn since the last step.
 void SimWorker::AppendAnswers() {
   for (const SequenceId id : std::exchange(drawn_, {})) {
-    const std::vector<TokenId> answer = text_.Answer(requests_.at(id).number);
+    const Request& request = requests_.at(id);
+    std::vector<TokenId> answer = text_.Answer(request.number);
+    if (request.part == wire::RequestPart::kAnswer && !answer.empty()) answer.erase(answer.begin());
     if (answer.empty()) {
       EndAnswer(id);
     } else {
@@ -335,6 +346,10 @@ void SimWorker::OnComputed(SequenceId id) {
     event.cached_token_count = sequence.cached_token_count;
     return Forget(id, wire::FinishReason::kLength);
   }
+  if (request.part == wire::RequestPart::kAnswer && !std::exchange(request.has_first_token, true)) {
+    // The router knows the first one.
+    TellTokens(request, request.told_tokens + 1);
+  }
   if (!request.has_first_token) {
     request.has_first_token = true;
     log_.OnFirstToken(request.number, {.worker = index_, .cached_token_count = sequence.cached_token_count},
@@ -344,6 +359,12 @@ void SimWorker::OnComputed(SequenceId id) {
     request.told_tokens = 1;
     event.cached_token_count = sequence.cached_token_count;
     event.queue_wait_seconds = ToSeconds(timeline_.Now() - request.arrival);
+    if (request.part == wire::RequestPart::kPrompt) {
+      // The next turn's prompt has this token.
+      const std::vector<TokenId> answer = text_.Answer(request.number);
+      if (!answer.empty()) event.tokens = {answer.front()};
+      return Forget(id, wire::FinishReason::kLength);
+    }
   }
   request.phase = Phase::kDecode;
   decode_.Start({.id = id.value(),

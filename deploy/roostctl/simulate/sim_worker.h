@@ -65,6 +65,7 @@ struct WorkerOptions {
 // The differences between workers.
 struct WorkerSpec {
   double speed = 1;                    // of prefill and decoding
+  wire::WorkerRole role = wire::WorkerRole::kBoth;
   Duration joins_after = Duration(0);  // after the start of the run
   // After the start of the run it ends its requests, leaves, and comes back kRestartTime later with an empty cache.
   std::optional<Duration> restarts_after = {};
@@ -130,6 +131,7 @@ class SimWorker {
     RequestId id;
     Instant arrival{};
     Phase phase = Phase::kPrefill;
+    wire::RequestPart part = wire::RequestPart::kWhole;
     bool is_copy = false;          // of a prefix: no request waits for it, and it has no answer
     bool has_first_token = false;  // stays true while it is computed again after a preemption
     double tokens_to_draw = 0;     // while it does not decode

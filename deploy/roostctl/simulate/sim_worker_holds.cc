@@ -16,7 +16,8 @@ void SimWorker::TakeHold(std::uint32_t router, wire::Hold hold) {
   const HoldId id(++last_received_hold_);
   worker::FrameRequest request{.id = id,
                                .chain = worker::ChainOf(hold),
-                               .peer = {.worker_id = hold.source.worker_id, .address = hold.source.address}};
+                               .peer = {.worker_id = hold.source.worker_id, .address = hold.source.address},
+                               .follow = std::chrono::milliseconds(hold.source.follow ? hold.patience_ms : 0)};
   inbox_.push_back({.router = router, .message = std::move(hold), .receipt = {{id, timeline_.Now()}}});
   block_links_->Ask(index_, std::move(request));
   StartStep();
@@ -29,6 +30,7 @@ void SimWorker::BeginHold(std::uint32_t router, const wire::Hold& hold, worker::
                            .tenant = hold.tenant,
                            .source = worker::SourceId(1),
                            .purpose = hold.purpose,
+                           .follows = hold.source.follow,
                            .begin = receipt.received,
                            .patience_end = receipt.received + std::chrono::milliseconds(hold.patience_ms)};
   if (!scheduler_.arrivals().Begin(std::move(spec))) {
@@ -118,6 +120,7 @@ void SimWorker::Publish() {
                          .tokens = block.tokens});
   }
   readable_->Publish(published);
+  if (!published.empty()) block_links_->OnPublished(index_);
 }
 
 // The step that begins may write to the blocks that have left.

@@ -63,7 +63,18 @@ Result<std::vector<WorkerSpec>> WorkersOf(const SimulateOptions& options) {
     }
     speeds.push_back(speed);
   }
+  if (options.prefill_worker_count >= options.worker_count) {
+    return InvalidArgument("prefill-workers", "{} of {} workers leave none to decode", options.prefill_worker_count,
+                           options.worker_count);
+  }
+  if (options.prefill_worker_count > 0 && options.link_gbps == 0) {
+    return InvalidArgument("prefill-workers", "needs --link-gbps, over which their blocks travel");
+  }
   std::vector<WorkerSpec> workers(options.worker_count);
+  for (std::size_t i = 0; i < workers.size() && options.prefill_worker_count > 0; ++i) {
+    workers[i].role =
+        i < options.prefill_worker_count ? wire::WorkerRole::kPrefill : wire::WorkerRole::kDecode;
+  }
   for (std::size_t i = 0; i < workers.size() && !speeds.empty(); ++i) workers[i].speed = speeds[i % speeds.size()];
   return workers;
 }

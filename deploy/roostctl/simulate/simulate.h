@@ -35,6 +35,7 @@ struct SimulateOptions {
 
   // Workers
   std::uint32_t worker_count = 8;
+  std::uint32_t prefill_worker_count = 0;  // of them: the first ones; the others then decode
   std::vector<std::string> worker_speeds;  // of worker 0, 1, …, repeated; empty: all 1
   std::uint64_t cache_tokens = simulate::WorkerOptions().cache_tokens;
   std::string eviction{worker::kDefaultEvictionPolicy};

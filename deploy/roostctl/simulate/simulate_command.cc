@@ -55,6 +55,9 @@ void DeclareSimulatedFleet(SimulateOptions& options, ConfigParser& parser) {
            {.low = 0, .high = 60'000});
   parser.Section("Workers")
       .Add("workers", options.worker_count, "Workers", {.low = 1, .high = 1024})
+      .Add("prefill-workers", options.prefill_worker_count,
+           "The first of them compute prompts alone, and the others decode: roost-worker's --role. 0: all do both",
+           {.low = 0, .high = 1023})
       .AddList("worker-speeds", options.worker_speeds,
                "Speeds of worker 0, 1, …, repeated for the others; by default all are 1")
       .Add("cache-tokens", options.cache_tokens, "Tokens that each worker keeps beside those of running requests",

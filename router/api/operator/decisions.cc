@@ -107,6 +107,22 @@ void WritePull(const DecisionRecord& record, JsonWriter& json) {
   json.EndObject();
 }
 
+// "apart": where the answer goes on, and at what price; "together": why the prompt is not computed apart. Null: it is not
+// so, or no worker is for prompts.
+void WriteApart(const DecisionRecord& record, JsonWriter& json) {
+  const std::optional<Apart>& apart = record.decision.apart;
+  json.Key("apart");
+  if (apart.has_value()) {
+    json.BeginObject().Key("worker").String(record.decode_id).Key("blocks").Number(apart->follow.block_count);
+    json.Key("cost_seconds").Number(apart->cost_seconds).Key("together_seconds").Number(apart->together_seconds);
+    json.EndObject();
+  } else {
+    json.Null();
+  }
+  json.Key("together");
+  record.decision.together.empty() ? json.Null() : json.String(record.decision.together);
+}
+
 // The tokens that it found cached; before its first token, the predicted number.
 void WriteHit(const DecisionRecord& record, JsonWriter& json) {
   const std::uint32_t cached =
@@ -164,6 +180,7 @@ void WriteRecord(const DecisionRecord& record, Instant now, JsonWriter& json) {
   WriteHit(record, json);
   WriteCopy(record, json);
   WritePull(record, json);
+  WriteApart(record, json);
   WriteOutcome(record, json);
   WriteAudit(record, json);
   json.Key("candidates").BeginArray();

@@ -80,7 +80,8 @@ void WriteWorker(const WorkerStatus& worker, JsonWriter& json) {
   json.Key("fingerprint").String(worker.fingerprint).Key("kv_dtype").String(worker.kv_dtype);
   json.Key("adapters").BeginArray();
   for (const std::string& name : worker.adapters) json.String(name);
-  json.EndArray().Key("host").String(worker.host).Key("engine").String(worker.engine);
+  json.EndArray().Key("role").String(wire::kWorkerRoleNames[static_cast<std::size_t>(worker.role)]);
+  json.Key("host").String(worker.host).Key("engine").String(worker.engine);
   WriteCompute(worker.compute, json);
   WriteTransfer(worker.transfer, json);
   json.EndObject();

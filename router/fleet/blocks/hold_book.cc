@@ -82,6 +82,7 @@ std::optional<std::uint64_t> HoldBook::Start(const Worker& worker, const PrefixP
                   .patience_ms = static_cast<std::uint64_t>(patience.count()),
                   .source = {.worker_id = source->hello.worker_id,
                              .address = source->hello.transfer.address,
+                             .follow = wishes.follows,
                              .ticket = TicketFor(worker, *source)},
                   .hits = wishes.hits};
   if (hold.own && hold.own->first_block >= end) hold.own.reset();

@@ -77,6 +77,7 @@ class HoldBook {
     wire::HoldPurpose purpose = wire::HoldPurpose::kCopy;
     Duration patience{};     // cut to what a Hold can say
     std::uint32_t hits = 0;  // see wire::Hold
+    bool follows = false;    // the source is still computing the blocks
   };
   // Has `worker` hold the blocks of the pull's source among `hashes`, which are in the scope of `spec`, front to back.
   // The Hold names all of them: the worker fetches only what it lacks, and what it held may have been evicted. Returns

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <utility>
+#include <variant>
+
+#include "router/route/candidates.h"
 
 namespace roost::router {
 
@@ -14,6 +17,7 @@ std::optional<Placement> Decider::Decide(const PlacementQuery& query, Instant no
                    .answer = {.own = lengths_.Expect(spec.model->model_name(), spec.generate.session_hash,
                                                      spec.generate.max_output_tokens),
                               .of_others = lengths_.MeanOf(spec.model->model_name())},
+                   .stage = StageIn(*fleet),
                    .needs = wire::NeedsOf(spec.generate),
                    .adapter = spec.model->adapter(),
                    .matches = query.matches,
@@ -32,6 +36,7 @@ std::optional<Placement> Decider::Decide(const PlacementQuery& query, Instant no
   std::optional<Decision> decision = policy_.Choose(route, *fleet);
   if (!decision.has_value()) return std::nullopt;
   const DecisionAudit audit = auditor_.Audit(route, *fleet, *decision);
+  if (fleet->has_roles()) ConsiderApart(route, *fleet, query.together, *decision);
   metrics_.OnDecision(policy_.name(), decision->reason);
   metrics_.OnDecisionAudit(spec.model->model_name(), *decision, audit);
   const std::uint64_t number = Log(query, *decision, audit, now);
@@ -48,6 +53,25 @@ std::uint32_t Decider::TokensElsewhere(const RouteQuery& query, const Worker& ch
   return other == query.matches.end() ? 0 : other->block_count * chosen.hello.block_tokens;
 }
 
+void Decider::ConsiderApart(const RouteQuery& query, const FleetView& fleet, const std::optional<Together>& together,
+                            Decision& decision) {
+  const std::variant<Apart, Together> choice =
+      together.has_value() ? *together : ChooseApart(query, fleet, decision);
+  if (const Together* const why = std::get_if<Together>(&choice)) {
+    decision.together = NameOf(*why);
+    return;
+  }
+  const Apart& apart = std::get<Apart>(choice);
+  Decision prefill = DecisionFor(apart.prefill, DecisionReason::kApart, query, fleet);
+  prefill.candidates = std::move(decision.candidates);
+  prefill.candidates.insert(prefill.candidates.begin(), apart.prefill);
+  prefill.copy = decision.copy;
+  prefill.predicted_itl_seconds = decision.predicted_itl_seconds;
+  prefill.predicted_whole_seconds += decision.predicted_whole_seconds - decision.predicted_ttft_seconds;
+  prefill.apart = apart;
+  decision = std::move(prefill);
+}
+
 std::optional<Decision> Decider::Ask(const ServedModel& model, std::uint32_t prompt_token_count,
                                      std::span<const BlockHash> block_hashes, std::span<const WorkerMatch> matches) {
   const FleetView* const fleet = worker_registry_.FleetOf(model);
@@ -55,6 +79,7 @@ std::optional<Decision> Decider::Ask(const ServedModel& model, std::uint32_t pro
   const double length = lengths_.MeanOf(model.model_name());
   return policy_.Choose({.prompt_token_count = prompt_token_count,
                          .answer = {.own = length, .of_others = length},
+                         .stage = StageIn(*fleet),
                          .adapter = model.adapter(),
                          .matches = matches,
                          .block_hashes = block_hashes,
@@ -152,6 +177,7 @@ std::uint64_t Decider::Log(const PlacementQuery& query, const Decision& decision
     const Worker* const source = candidate.pull ? worker_registry_.InSlot(candidate.pull->source) : nullptr;
     record.source_ids.push_back(source == nullptr ? std::string() : source->hello.worker_id);
   }
+  if (decision.apart.has_value()) record.decode_id = worker_registry_.At(decision.apart->decode).hello.worker_id;
   for (const HeldBlocks& held : query.held) {
     for (std::size_t i = 0; i < decision.candidates.size(); ++i) {
       if (decision.candidates[i].slot != held.worker) continue;

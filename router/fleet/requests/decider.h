@@ -19,6 +19,7 @@
 #include "router/fleet/fleet_metrics.h"
 #include "router/fleet/workers/worker_registry.h"
 #include "router/route/answer_lengths.h"
+#include "router/route/apart.h"
 #include "router/route/decision_audit.h"
 #include "router/route/decision_log.h"
 #include "router/route/policy.h"
@@ -34,6 +35,7 @@ struct PlacementQuery {
   std::span<const WorkerMatch> matches = {};  // deepest first
   std::uint32_t waiting_bound = kNoBound;     // see RouteQuery
   bool may_pull = true;                       // a Hold can be sent
+  std::optional<Together> together = {};      // a reason not to compute its prompt apart
   std::span<const HeldBlocks> held = {};      // of workers whose matches were cut; see WorkerRegistry::CutToResumable
 };
 
@@ -112,6 +114,13 @@ class Decider {
   [[nodiscard]] std::string_view policy_name() const { return policy_.name(); }
 
  private:
+  // Workers for prompts alone take whole requests only where there are no others.
+  [[nodiscard]] static Stage StageIn(const FleetView& fleet) {
+    return fleet.has_roles() ? Stage::kAnswer : Stage::kWhole;
+  }
+  // Has the decision's prompt computed apart, if that costs less.
+  static void ConsiderApart(const RouteQuery& query, const FleetView& fleet, const std::optional<Together>& together,
+                            Decision& decision);
   [[nodiscard]] const Transfers* TransfersOrNone() const {
     return wishes_.pulls == RequestPulls::kOn ? &worker_registry_.transfers() : nullptr;
   }

@@ -117,6 +117,7 @@ std::optional<Placement> RequestTable::Place(const Request& request, std::span<c
                     .retry_count = part.retry_count + part.late_count,
                     .matches = depths,
                     .may_pull = !holds_.is_full(),
+                    .together = WhyTogether(request, part),
                     .held = held},
                    admission, now);
 }
@@ -141,6 +142,7 @@ RequestTable::Attempt& RequestTable::Prepare(Request& request, Placement& placem
       InFlightLedger::Add(worker.ledger, attempt.prompt_token_count - cached_tokens, now, cached_tokens, id);
   attempt.is_probe = worker.ejection.OnSent();
   ExpectPrompt(attempt, placement.decision, worker, now);
+  if (placement.decision.apart.has_value()) BeginApart(attempt, *placement.decision.apart, hashes, now);
   ++worker.requests_total;
   worker_registry_.NoteSent(worker, id);
   return attempt;
@@ -156,7 +158,8 @@ void RequestTable::Dispatch(const Attempt& attempt, Placement& placement, std::s
                           hashes,
                           attempt.prediction.cached_tokens,
                           request.prompt_logprobs_told ? std::nullopt : request.spec.generate.prompt_logprobs,
-                          PriorityAtWorker(request.spec, now)};
+                          PriorityAtWorker(request.spec, now),
+                          PartOf(attempt)};
   effects_.Send(worker.identity, MessageOf(request.spec, order, now), request.spec.memory);
   metrics_.OnSent(worker.hello.model, worker.hello.worker_id);
   if (placement.decision.copy.has_value()) copies_.Start(request.spec, *placement.decision.copy, now);
@@ -240,10 +243,11 @@ std::vector<ChoiceRange> RequestTable::RangesLeft(const Attempt& attempt) {
 
 // A worker that is full for a moment is no reason to give up: its refusal does not count as a retry, and a request that
 // no worker takes waits.
-RequestTable::Fate RequestTable::Retry(const Attempt& attempt, RetryReason reason, const Error& error, Instant now) {
+RequestTable::Fate RequestTable::Retry(Attempt& attempt, RetryReason reason, const Error& error, Instant now) {
   Request& request = *attempt.request;
   request.prompt_logprobs.clear();  // the next attempt sends them from the start
   Part part = attempt.part;
+  part.goes_on = false;  // what it computes again counts again
   if (reason == RetryReason::kNoFirstToken || reason == RetryReason::kNoLaterToken) {
     ++part.late_count;
   } else if (reason != RetryReason::kOverloaded) {
@@ -306,7 +310,9 @@ void RequestTable::KeepOut(const EvictOrder& order) {
     if (IsNamed(order, request->spec)) request->spec.generate.cache_mode = wire::CacheMode::kOff;
   }
   for (auto& [id, attempt] : attempts_) {
-    if (IsNamed(order, attempt.request->spec)) attempt.pending = {};
+    if (!IsNamed(order, attempt.request->spec)) continue;
+    attempt.pending = {};
+    if (attempt.following.has_value()) attempt.following->pending = {};
   }
   copies_.Evict(order);
 }
@@ -318,11 +324,12 @@ void RequestTable::EndAll(const Error& error) {
   }
 }
 
-void RequestTable::Forget(const Attempt& attempt) {
+void RequestTable::Forget(Attempt& attempt) {
   decider_.OnNoOutcome(attempt.prediction.number, attempt.prompt_computed_at ? "not_reported" : "request_ended");
   Worker* const worker = worker_registry_.Find(attempt.worker_id);
   if (attempt.is_probe && worker != nullptr) worker->ejection.OnProbeDropped();
   if (attempt.hold.has_value()) holds_.Leave(*attempt.hold);
+  if (attempt.following.has_value()) EndFollowing(*attempt.following);
   tenant_shares_.OnEnded(attempt.request->spec.generate.tenant);
   std::erase(attempt.request->attempts, attempt.id);
   attempts_.erase(attempt.id);
@@ -331,7 +338,7 @@ void RequestTable::Forget(const Attempt& attempt) {
 
 void RequestTable::End(Request& request, GenerationEnd end) {
   while (!request.attempts.empty()) {
-    const Attempt& attempt = attempts_.at(request.attempts.back());
+    Attempt& attempt = attempts_.at(request.attempts.back());
     SendTo(attempt.worker_id, wire::Cancel{attempt.id});
     Forget(attempt);
   }

@@ -17,6 +17,9 @@
 // Every accepted request ends exactly once: it leaves the book in the same call that queues its NotifyEnd, and nothing
 // is queued for a request that is not in the book.
 //
+// A decision may have the prompt computed apart (route/apart.h): the attempt there ends with the first token, and the
+// answer goes on as an attempt at another worker. That is no retry.
+//
 // A decision may let the worker fetch blocks for the request (hold_book.h): the Hold goes out right before the request.
 // What does not come, the worker computes; a retry decides anew. A decision may also start a copy of a prefix
 // (prefix_copies.h).
@@ -175,6 +178,7 @@ class RequestTable {
     std::uint32_t late_count = 0;   // attempts that were given up because tokens stayed away, since then too
     std::uint32_t loss_count = 0;   // of both kinds, ever
     std::size_t token_count = 0;    // since the last of them
+    bool goes_on = false;           // its prompt was computed apart, and was counted there
   };
   struct Request {
     RequestId id;
@@ -190,6 +194,12 @@ class RequestTable {
     std::vector<wire::TokenLogprobs> prompt_logprobs;  // those that have come, until the observer gets them
     std::vector<RequestId> attempts;                   // those that are at workers now
   };
+  // The worker to which the blocks of a prompt go that is computed apart.
+  struct Following {
+    std::string worker_id;
+    PendingPrefixes::Guard pending = {};
+    std::optional<std::uint64_t> hold = {};  // while it is open
+  };
   struct Attempt {
     RequestId id;
     Request* request = nullptr;
@@ -201,6 +211,7 @@ class RequestTable {
     PendingPrefixes::Guard pending;  // until its prompt is computed
     Instant pending_until{};
     std::optional<std::uint64_t> hold;  // that it waits for: its own, or another one's that brings the same blocks
+    std::optional<Following> following;  // it computes the prompt alone
     std::optional<Instant> prompt_computed_at;
     bool cache_outcome_known = false;
     bool cut_short = false;   // the router ended a choice that its worker still computes
@@ -266,17 +277,19 @@ class RequestTable {
   [[nodiscard]] std::optional<Placement> FindPlace(PlacementQuery query, Admission admission, Instant now);
   enum class Fate : std::uint8_t { kMoved, kWaits, kFailed };
   // After a failed attempt: makes further attempts for its open choices, or ends the request with `error`.
-  Fate Retry(const Attempt& attempt, RetryReason reason, const Error& error, Instant now);
+  Fate Retry(Attempt& attempt, RetryReason reason, const Error& error, Instant now);
   // May its choices be sent again?
   [[nodiscard]] bool HasTries(const Part& part) const;
   [[nodiscard]] Error WhyNotAgain(const Request& request, const Part& part, const Error& error) const;
   [[nodiscard]] static std::vector<ChoiceRange> RangesLeft(const Attempt& attempt);
   // The attempt is over; `attempt` dangles afterwards.
-  void Forget(const Attempt& attempt);
+  void Forget(Attempt& attempt);
   // Forgets the request and cancels its attempts; `request` dangles afterwards.
   void End(Request& request, GenerationEnd end);
 
   // ---- blocks and prompts that come (request_table_blocks.cc) ----
+  // The time within which something should be done that was predicted to take `seconds`, with slack.
+  [[nodiscard]] static Duration PatienceFor(double seconds);
   // Has the chosen worker fetch what the decision says, or lets the attempt wait for what comes to it anyway. If the
   // Hold can not be sent, the decision expects nothing from it any more.
   void BeginPull(Attempt& attempt, Decision& decision, const Worker& worker, std::span<const BlockHash> hashes,
@@ -284,6 +297,16 @@ class RequestTable {
   // The worker will hold the prompt's blocks.
   void ExpectPrompt(Attempt& attempt, const Decision& decision, const Worker& worker, Instant now);
   void OnPulled(RequestId attempt_id, const HoldEnd& end, double predicted_seconds);
+
+  // ---- prompts apart (request_table_apart.cc) ----
+  // A reason not to compute the part's prompt apart.
+  [[nodiscard]] static std::optional<Together> WhyTogether(const Request& request, const Part& part);
+  [[nodiscard]] static wire::RequestPart PartOf(const Attempt& attempt);
+  // Has the worker for the answer follow the prompt's blocks.
+  void BeginApart(Attempt& attempt, const Apart& apart, std::span<const BlockHash> hashes, Instant now);
+  void EndFollowing(Following& following);
+  // The prompt is computed, and its first token has come; `attempt` dangles afterwards.
+  void GoOn(Attempt& attempt, Instant now);
 
   // ---- tokens that stay away (request_table_overdue.cc) ----
   // In the order of their ids, so that runs are reproducible.

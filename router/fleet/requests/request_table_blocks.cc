@@ -5,17 +5,12 @@
 
 namespace roost::router {
 
-namespace {
-
-// The time within which something should be done that was predicted to take `seconds`, with slack.
-Duration PatienceFor(double seconds) {
+Duration RequestTable::PatienceFor(double seconds) {
   constexpr double kSlack = 4;
   constexpr double kMinSeconds = 1;
   constexpr double kMaxSeconds = 120;
   return FromSeconds(std::clamp(kSlack * seconds, kMinSeconds, kMaxSeconds));
 }
-
-}  // namespace
 
 void RequestTable::BeginPull(Attempt& attempt, Decision& decision, const Worker& worker,
                              std::span<const BlockHash> hashes, Instant now) {

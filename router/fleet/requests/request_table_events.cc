@@ -48,6 +48,8 @@ void RequestTable::OnEvent(const std::string& worker_id, wire::TokenEvent event,
   if (!choice.ended && HasComputedPrompt(event)) OnTokens(*attempt, event, now);
   if (event.finish.has_value() && wire::EndsAllChoices(*event.finish)) {
     OnFailure(*attempt, event, now);
+  } else if (!choice.ended && event.finish == wire::FinishReason::kLength && attempt->following.has_value()) {
+    GoOn(*attempt, now);
   } else if (!choice.ended && event.finish.has_value()) {
     OnChoiceEnd(*attempt, {index, *event.finish, event.stop_token}, now);
   } else if (!choice.ended && choice.output.size() >= attempt->request->spec.generate.max_output_tokens) {
@@ -153,9 +155,11 @@ void RequestTable::OnPromptComputed(Attempt& attempt, Instant now) {
   const GenerateSpec& spec = attempt.request->spec;
   Worker* const worker = worker_registry_.Find(attempt.worker_id);
   if (worker == nullptr) return;
-  worker->totals.prompt_tokens += spec.generate.prompt.size();
-  worker->totals.ttft_seconds += ToSeconds(now - attempt.prediction.decided_at);
-  ++worker->totals.first_tokens;
+  if (!attempt.part.goes_on) {
+    worker->totals.prompt_tokens += spec.generate.prompt.size();
+    worker->totals.ttft_seconds += ToSeconds(now - attempt.prediction.decided_at);
+    ++worker->totals.first_tokens;
+  }
   if (spec.generate.cache_mode == wire::CacheMode::kOff) return;
   worker->view.OnComputed(spec.generate.block_hashes, now);
 }
@@ -167,9 +171,11 @@ void RequestTable::OnCacheOutcome(Attempt& attempt, const wire::TokenEvent& even
                      *attempt.prompt_computed_at);
   Worker* const worker = worker_registry_.Find(attempt.worker_id);
   if (worker == nullptr) return;
-  worker->totals.cached_tokens += *event.cached_token_count;
-  const std::uint32_t cached_tokens = std::min(*event.cached_token_count, attempt.prompt_token_count);
-  worker->NoteOnlyHere(cached_tokens - std::min(cached_tokens, attempt.prediction.elsewhere_tokens), now);
+  if (!attempt.part.goes_on) {
+    worker->totals.cached_tokens += *event.cached_token_count;
+    const std::uint32_t cached_tokens = std::min(*event.cached_token_count, attempt.prompt_token_count);
+    worker->NoteOnlyHere(cached_tokens - std::min(cached_tokens, attempt.prediction.elsewhere_tokens), now);
+  }
   if (attempt.request->spec.generate.cache_mode == wire::CacheMode::kOff) return;
   const auto change = worker->view.OnOutcome({.promised_at = attempt.prediction.decided_at,
                                               .promised = attempt.prediction.cached_tokens,
@@ -248,8 +254,9 @@ Aftermath RequestTable::OnWorkerLost(const std::string& worker_id, Instant now) 
   holds_.OnWorkerLost(worker_id);
   copies_.OnWorkerLost(worker_id);
   std::vector<RequestId> lost;  // sorted, so that runs are reproducible
-  for (const auto& [id, attempt] : attempts_) {
+  for (auto& [id, attempt] : attempts_) {
     if (attempt.worker_id == worker_id) lost.push_back(id);
+    if (attempt.following.has_value() && attempt.following->worker_id == worker_id) attempt.following->pending = {};
   }
   std::sort(lost.begin(), lost.end());
   Aftermath aftermath;

@@ -72,6 +72,12 @@ wire::Generate MessageOf(const GenerateSpec& spec, const WorkerOrder& order, Ins
   message.priority = order.priority;
   message.prompt_logprobs = order.prompt_logprobs;
   message.adapter = spec.model->adapter();
+  message.part = order.part;
+  if (order.part != wire::RequestPart::kPrompt) return message;
+  message.max_output_tokens = 1;
+  message.retention.reset();
+  message.session_hash = 0;
+  message.expect_return_ms = 0;
   return message;
 }
 

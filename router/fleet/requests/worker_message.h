@@ -42,6 +42,8 @@ struct WorkerOrder {
   std::uint32_t expected_cached_tokens = 0;
   std::optional<std::uint32_t> prompt_logprobs;
   std::uint32_t priority = 50;
+  // kPrompt: one token, and no hint for the session's return.
+  wire::RequestPart part = wire::RequestPart::kWhole;
 };
 [[nodiscard]] wire::Generate MessageOf(const GenerateSpec& spec, const WorkerOrder& order, Instant now);
 

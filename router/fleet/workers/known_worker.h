@@ -97,6 +97,7 @@ struct Worker {
   std::uint64_t last_sent;            // see WorkerView
   bool receives_copy = false;         // it is computing a copy of a prefix
   FadedSum saved_only_here;           // seconds of prefill
+  std::uint32_t coming_answers = 0;   // of prompts that are computed apart, whose blocks go there
   EngineWatch engine;
   FirstTokens first_tokens;
   LaterTokens later_tokens;

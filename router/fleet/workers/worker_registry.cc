@@ -375,6 +375,7 @@ WorkerStatus WorkerRegistry::StatusOf(const Worker& worker, Instant now) const {
           .fingerprint = worker.hello.fingerprint,
           .kv_dtype = worker.hello.kv_dtype,
           .adapters = {worker.adapters.begin(), worker.adapters.end()},
+          .role = worker.hello.role,
           .host = worker.hello.host,
           .engine = worker.hello.engine,
           .cache_absence = worker.hello.cache_absence,

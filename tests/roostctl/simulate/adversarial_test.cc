@@ -370,6 +370,25 @@ TEST(AdversarialTest, PullsOfAHotPrefixDoNotPileOnOneLink) {
   EXPECT_LE(outcome.pulls->token_count, std::uint64_t{2 * 7 * kDocumentTokens});
 }
 
+// Long prompts come while answers run: computed apart they stall none of them, and every request ends.
+TEST(AdversarialTest, LongPromptsGoApartFromAnswersThatRun) {
+  const Trace trace = Load(1)
+                          .Add({.requests_per_second = 8, .until_seconds = 60, .own_tokens = 256, .output_tokens = 800})
+                          .Add({.requests_per_second = 2,
+                                .from_seconds = 10,
+                                .until_seconds = 60,
+                                .own_tokens = 8192,
+                                .output_tokens = 64})
+                          .Take();
+  SimulationOptions options = LinkedFleet(4);
+  options.worker.links.gigabits_per_second = 200;
+  options.workers[0].role = wire::WorkerRole::kPrefill;
+  for (std::size_t i = 1; i < 4; ++i) options.workers[i].role = wire::WorkerRole::kDecode;
+  const Outcome outcome = Play(trace, "cache-aware", options);
+  EXPECT_GE(CountOf(outcome, DecisionReason::kApart), 50U);
+  EXPECT_EQ(outcome.refused_count, 0U);
+}
+
 // Conversations of many fronts, more than one worker can keep.
 Trace FrontsForLinks(std::uint64_t seed) {
   return Load(seed)

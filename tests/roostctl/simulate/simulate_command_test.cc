@@ -113,6 +113,19 @@ TEST(SimulateCommandTest, LinksHaveBounds) {
   EXPECT_EQ(run("--kv-bytes-per-token=16777217").code, EX_USAGE);
 }
 
+TEST(SimulateCommandTest, SomeWorkersComputePromptsAlone) {
+  SimulateOptions options = Small();
+  options.rate = 5;
+  options.worker_count = 3;
+  options.prefill_worker_count = 1;
+  EXPECT_THAT(Simulated(options).err, HasSubstr("prefill-workers: needs --link-gbps"));
+  options.link_gbps = 100;
+  const Answer answer = Simulated(options);
+  EXPECT_EQ(answer.code, EX_OK) << answer.err;
+  options.prefill_worker_count = 3;
+  EXPECT_THAT(Simulated(options).err, HasSubstr("prefill-workers: 3 of 3 workers leave none to decode"));
+}
+
 TEST(SimulateCommandTest, ShowsItsProgressBesideItsAnswer) {
   SimulateOptions options = Small();
   options.show_progress = true;

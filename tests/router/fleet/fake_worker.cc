@@ -365,6 +365,7 @@ void FakeWorker::CarryOut(const wire::Cordon& order) {
 
 void FakeWorker::SetTransfers(std::string address) {
   hello_.features.insert(wire::Feature::kHolds);
+  hello_.features.insert(wire::Feature::kFollows);
   hello_.transfer = {.address = std::move(address), .layout = 7, .numerics = 9};
   hello_.compute.machine = 5;
   hello_.host = "host";

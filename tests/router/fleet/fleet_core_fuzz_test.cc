@@ -50,6 +50,7 @@ class FleetFuzz {
   void Join(const std::string& id) {
     FakeWorker& worker = sim_.AddWorker(id);
     if (rng_.Below(4) > 0) worker.SetTransfers("127.0.0.1:7100");
+    worker.hello().role = static_cast<wire::WorkerRole>(rng_.Below(wire::kWorkerRoleNames.size()));
     worker.SayHello();
     sim_.DeliverAll();
   }

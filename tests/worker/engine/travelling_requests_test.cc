@@ -189,6 +189,19 @@ TEST_F(TravellingRequestsTest, ACopyNeedsNoRequest) {
   EXPECT_EQ(AwaitAnswer(*to_, last_id_ - 1).outcome, HoldOutcome::kComplete);
 }
 
+TEST_F(TravellingRequestsTest, AHoldThatFollowsItsSourceNeedsNoRequest) {
+  const std::vector<TokenId> prompt = Text(10 * kBlockTokens, 1);
+  Serve(*from_, prompt);
+  wire::Hold hold = RequestHoldOf(prompt);
+  hold.source.follow = true;
+  Order(*to_, hold);
+  EXPECT_TRUE(to_->source.Tell());
+  EXPECT_TRUE(to_->harness.Step().answers.empty());
+  clock_.Advance(2 * kUnwantedPatience);
+  EXPECT_TRUE(to_->harness.Step().answers.empty());
+  EXPECT_EQ(AwaitAnswer(*to_, last_id_).outcome, HoldOutcome::kComplete);
+}
+
 TEST_F(TravellingRequestsTest, OneMoreHoldThanTheLimitIsRefused) {
   for (std::size_t i = 0; i < kMaxArrivals; ++i) {
     EXPECT_FALSE(Order(*to_, HoldOf(Text(2 * kBlockTokens, i))).has_value()) << i;

@@ -332,9 +332,9 @@ TEST_F(EncryptedPeersTest, SoDoesOneThatWaits) {
 TEST_F(EncryptedPeersTest, OneTicketDoesNotTakeAllPlaces) {
   const PeerConnection other = Admitted("c");
   std::list<PeerConnection> open;
-  for (std::size_t i = 0; i < 10; ++i) {
+  for (std::size_t i = 0; i < 12; ++i) {
     open.push_back(Admitted("b"));
-    if (open.size() <= kServedOfOne) continue;
+    if (open.size() <= MostServedOfOne(kDefaultReaders)) continue;
     EXPECT_EQ(CountUntilEnd(open.front()), 0U) << "the oldest makes room";
     open.pop_front();
     for (const PeerConnection& goes_on : open) EXPECT_FALSE(goes_on.HasInput());
