@@ -32,8 +32,8 @@ namespace roost::worker {
 // The fields of a setup that follow from the flags and the model's text alone.
 void FillIn(const WorkerOptions& options, ModelText text, WorkerSetup& setup);
 
-// What of the memory that a process may use is there for weights, KV and blocks that travel. kInvalidArgument where the
-// process itself would be killed. In bytes.
+// The memory for weights, KV and blocks that travel, of that which a process may use, in bytes. kInvalidArgument where
+// the kernel would kill the process itself.
 [[nodiscard]] Result<std::uint64_t> MemoryBesideProcess(std::uint64_t available);
 
 // With Roost's own engine. `options` must be complete. An error names the file or the flag; see ExitCodeOf for its

@@ -379,9 +379,9 @@ struct WorkerStatus {
   std::vector<std::string> adapters = {};  // that it serves
   WorkerShare share = {};                  // of its model's last requests
   wire::WorkerRole role = wire::WorkerRole::kBoth;
-  std::string host = {};                   // the host that it runs on; empty: not told
-  std::string engine = {};                 // program and version of the engine that it stands beside; empty: its own
-  std::string cache_absence = {};          // why it does not tell what it caches; see wire::Hello
+  std::string host = {};           // the host that it runs on; empty: not told
+  std::string engine = {};         // program and version of the engine that it stands beside; empty: its own
+  std::string cache_absence = {};  // why it does not tell what it caches; see wire::Hello
   wire::ComputeShare compute = {};
   wire::Transfer transfer = {};  // without its secret
 };

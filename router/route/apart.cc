@@ -17,7 +17,8 @@ struct Rest {
   double cost_seconds = std::numeric_limits<double>::infinity();
 };
 
-// The last step's blocks begin their way when the prompt is done; before them, what the way takes longer than the prompt.
+// The last step's blocks begin their way when the prompt is done; before them, what the way takes longer than the
+// prompt.
 double SecondsBehind(const Candidate& prefill, const TransferPrice& price, const RouteQuery& query,
                      const WorkerView& worker) {
   const std::uint32_t computed = query.prompt_token_count - prefill.matched_tokens;
@@ -34,8 +35,8 @@ std::optional<Rest> RestAt(const Candidate& decode, const Candidate& prefill, co
   const PromptOnWorker prompt = PromptOn(query, decode.slot);
   const bool is_coming = prompt.pending_seconds > 0;
   const std::uint32_t first = prompt.matched_block_count - (is_coming ? 0 : prompt.pending_block_count);
-  const auto end = static_cast<std::uint32_t>(
-      std::min<std::size_t>(query.block_hashes.size(), wire::WireLimits::kMaxHeldHashes));
+  const auto end =
+      static_cast<std::uint32_t>(std::min<std::size_t>(query.block_hashes.size(), wire::WireLimits::kMaxHeldHashes));
   if (first >= end) return {};
   const auto offer = query.transfers->Offer({.from = from.slot, .to = to.slot}, end - first, *query.now);
   if (!offer.has_value() || offer->is_paused) return {};

@@ -1,12 +1,13 @@
-// Prefill apart: a prompt is computed at one worker, and its answer goes on at another one, to which the prompt's blocks go
-// as they are computed.
+// Prefill apart: a prompt is computed at one worker, and its answer goes on at another one, to which the prompt's
+// blocks go as they are computed.
 //
 //   together   the price of the worker that would get the request: its prompt stalls the answers that run there
-//   apart      the price of the prompt at a worker for prompts, that of the answer at a worker for answers, and the blocks
+//   apart      the price of the prompt at a worker for prompts, that of the answer at a worker for answers, and the
+//   blocks
 //              that travel when the prompt is done
 //
-// The cheaper one is taken, so that long prompts go apart where many answers run, and short ones do not. What the worker for
-// prompts lacks it may fetch first, as for any request (pulls.h).
+// The cheaper one is taken, so that long prompts go apart where many answers run, and short ones do not. What the
+// worker for prompts lacks it may fetch first, as for any request (pulls.h).
 #pragma once
 
 #include <cstdint>

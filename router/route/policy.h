@@ -93,9 +93,9 @@ struct PrefixCopy {
 
 // A request whose prompt is computed at one worker, and whose answer goes on at another one (apart.h).
 struct Apart {
-  Candidate prefill;    // the worker for the prompt
-  WorkerSlot decode;    // the worker for the answer, as far as that can be said now
-  PrefixPull follow;    // the blocks that go there as they are computed
+  Candidate prefill;  // the worker for the prompt
+  WorkerSlot decode;  // the worker for the answer, as far as that can be said now
+  PrefixPull follow;  // the blocks that go there as they are computed
   double cost_seconds = 0;
   double together_seconds = 0;  // what the best worker for all of it would have cost
 };

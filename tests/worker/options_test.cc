@@ -236,7 +236,8 @@ TEST(WorkerOptionsTest, PullsReadersAndTheHandoverHaveBoundsAndMayBeNone) {
   EXPECT_EQ(defaults->transfer_pulls, 8U);
   EXPECT_EQ(defaults->transfer_readers, 16U);
   EXPECT_EQ(defaults->handover_seconds, 10);
-  for (const auto& [flag, most] : {std::pair("transfer-pulls", 64), std::pair("transfer-readers", 256), {"handover-seconds", 600}}) {
+  for (const auto& [flag, most] :
+       {std::pair("transfer-pulls", 64), std::pair("transfer-readers", 256), {"handover-seconds", 600}}) {
     const std::string name = std::string("--") + flag;
     for (const int value : {0, 1, most}) {
       EXPECT_TRUE(Parse({"--model", "m", name.c_str(), std::to_string(value).c_str()}).ok()) << flag << " " << value;

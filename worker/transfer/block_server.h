@@ -5,10 +5,11 @@
 //
 // With TransferAccess::kTicketsOnly each connection is encrypted under a ticket, and ends when the ticket does, also in
 // mid fetch: before the next frame, or at once where a message or a frame is on its way. A consumer has
-// MostServedOfOne connections at a time, half of the places; with one more its oldest ends, so that no ticket takes all.
+// MostServedOfOne connections at a time, half of the places; with one more its oldest ends, so that no ticket takes
+// all.
 //
-// A fetch may follow blocks that the engine is computing: each is sent once its step has finished, and while none is there
-// the source says so each half second. It ends as missing when the fetch's own time is over.
+// A fetch may follow blocks that the engine is computing: each is sent once its step has finished, and while none is
+// there the source says so each half second. It ends as missing when the fetch's own time is over.
 //
 // Bounds: most_readers fetches at a time, each with memory for one frame; a fetch beyond them is told that the source
 // is busy. So many connections after their handshake, and kServedBeside more; one beyond them is told the same.
@@ -47,7 +48,7 @@ inline constexpr std::uint32_t kDefaultReaders = 16;
 inline constexpr std::uint32_t kMostReaders = 256;
 // Connections that wait for their next fetch while others are served.
 inline constexpr std::size_t kServedBeside = 8;
-// Of one consumer, by its tickets. At least 2: its next one may come before its last one is seen to end.
+// Connections of one consumer, by its tickets. At least 2, because its next one may come while its last one ends.
 [[nodiscard]] constexpr std::size_t MostServedOfOne(std::uint32_t most_readers) {
   return std::max<std::size_t>(2, most_readers / 2);
 }

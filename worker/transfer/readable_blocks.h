@@ -90,13 +90,13 @@ class ReadableBlocks {
 
   mutable std::mutex mutex_;
   std::condition_variable copied_;     // a copy of a retracted block is done
-  std::condition_variable published_;  // told only while somebody follows
+  std::condition_variable published_;  // notified only while a fetch follows
   // Guarded by mutex_.
   std::uint32_t follower_count_ = 0;  // in AwaitPublished
   std::uint64_t wake_count_ = 0;      // of WakeFollowers
-  BigVector<std::uint32_t> first_;  // by bucket: the first block with such a hash
-  BigVector<Entry> entries_;        // by block
-  BigVector<TokenId> tokens_;       // block_tokens for each block
+  BigVector<std::uint32_t> first_;    // by bucket: the first block with such a hash
+  BigVector<Entry> entries_;          // by block
+  BigVector<TokenId> tokens_;         // block_tokens for each block
   std::uint32_t count_ = 0;
 
   std::vector<std::uint32_t> awaited_;  // the engine's: retracted blocks that are being copied

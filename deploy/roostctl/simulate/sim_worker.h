@@ -64,7 +64,7 @@ struct WorkerOptions {
 
 // The differences between workers.
 struct WorkerSpec {
-  double speed = 1;                    // of prefill and decoding
+  double speed = 1;  // of prefill and decoding
   wire::WorkerRole role = wire::WorkerRole::kBoth;
   Duration joins_after = Duration(0);  // after the start of the run
   // After the start of the run it ends its requests, leaves, and comes back kRestartTime later with an empty cache.

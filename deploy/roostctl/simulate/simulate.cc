@@ -72,8 +72,7 @@ Result<std::vector<WorkerSpec>> WorkersOf(const SimulateOptions& options) {
   }
   std::vector<WorkerSpec> workers(options.worker_count);
   for (std::size_t i = 0; i < workers.size() && options.prefill_worker_count > 0; ++i) {
-    workers[i].role =
-        i < options.prefill_worker_count ? wire::WorkerRole::kPrefill : wire::WorkerRole::kDecode;
+    workers[i].role = i < options.prefill_worker_count ? wire::WorkerRole::kPrefill : wire::WorkerRole::kDecode;
   }
   for (std::size_t i = 0; i < workers.size() && !speeds.empty(); ++i) workers[i].speed = speeds[i % speeds.size()];
   return workers;

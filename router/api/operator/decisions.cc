@@ -107,8 +107,8 @@ void WritePull(const DecisionRecord& record, JsonWriter& json) {
   json.EndObject();
 }
 
-// "apart": where the answer goes on, and at what price; "together": why the prompt is not computed apart. Null: it is not
-// so, or no worker is for prompts.
+// "apart": where the answer goes on, and at what price; "together": why the prompt is not computed apart. Null: it is
+// not so, or no worker is for prompts.
 void WriteApart(const DecisionRecord& record, JsonWriter& json) {
   const std::optional<Apart>& apart = record.decision.apart;
   json.Key("apart");

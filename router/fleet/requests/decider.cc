@@ -55,8 +55,7 @@ std::uint32_t Decider::TokensElsewhere(const RouteQuery& query, const Worker& ch
 
 void Decider::ConsiderApart(const RouteQuery& query, const FleetView& fleet, const std::optional<Together>& together,
                             Decision& decision) {
-  const std::variant<Apart, Together> choice =
-      together.has_value() ? *together : ChooseApart(query, fleet, decision);
+  const std::variant<Apart, Together> choice = together.has_value() ? *together : ChooseApart(query, fleet, decision);
   if (const Together* const why = std::get_if<Together>(&choice)) {
     decision.together = NameOf(*why);
     return;

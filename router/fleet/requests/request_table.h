@@ -210,7 +210,7 @@ class RequestTable {
     InFlightLedger::Charge charge;
     PendingPrefixes::Guard pending;  // until its prompt is computed
     Instant pending_until{};
-    std::optional<std::uint64_t> hold;  // that it waits for: its own, or another one's that brings the same blocks
+    std::optional<std::uint64_t> hold;   // that it waits for: its own, or another one's that brings the same blocks
     std::optional<Following> following;  // it computes the prompt alone
     std::optional<Instant> prompt_computed_at;
     bool cache_outcome_known = false;

@@ -28,17 +28,16 @@ void RequestTable::BeginApart(Attempt& attempt, const Apart& apart, std::span<co
   const double seconds = apart.prefill.ttft_seconds() + apart.follow.price.seconds;
   const Duration patience = PatienceFor(seconds);
   attempt.following = Following{.worker_id = worker.hello.worker_id};
-  attempt.following->hold = holds_.Start(
-      worker, apart.follow, spec, hashes,
-      {.purpose = wire::HoldPurpose::kRequest, .patience = patience, .follows = true}, now,
-      [this, id = attempt.id](const HoldEnd& /*end*/, Instant /*now*/) {
-        const auto found = attempts_.find(id);
-        if (found != attempts_.end() && found->second.following) found->second.following->hold.reset();
-      });
+  attempt.following->hold =
+      holds_.Start(worker, apart.follow, spec, hashes,
+                   {.purpose = wire::HoldPurpose::kRequest, .patience = patience, .follows = true}, now,
+                   [this, id = attempt.id](const HoldEnd& /*end*/, Instant /*now*/) {
+                     const auto found = attempts_.find(id);
+                     if (found != attempts_.end() && found->second.following) found->second.following->hold.reset();
+                   });
   if (attempt.following->hold.has_value() && worker.view.mode() != WorkerMode::kBlind) {
-    attempt.following->pending =
-        Expect(worker_registry_.pending(), worker, spec.generate.block_hashes, now + patience,
-               {.block_count = apart.follow.end_block(), .at = now + FromSeconds(seconds)});
+    attempt.following->pending = Expect(worker_registry_.pending(), worker, spec.generate.block_hashes, now + patience,
+                                        {.block_count = apart.follow.end_block(), .at = now + FromSeconds(seconds)});
   }
   ++worker.coming_answers;
   worker_registry_.Refresh(worker);

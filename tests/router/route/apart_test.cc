@@ -115,9 +115,7 @@ TEST_F(ApartTest, WorkersThatCanNotExchangeBlocksStayWhole) {
   EXPECT_EQ(WhyTogether({Prefill(0), old}), "no_way");
 }
 
-TEST_F(ApartTest, WithoutWorkersForPromptsNothingGoes) {
-  EXPECT_EQ(WhyTogether({Decode(1, 8)}), "no_prefill_worker");
-}
+TEST_F(ApartTest, WithoutWorkersForPromptsNothingGoes) { EXPECT_EQ(WhyTogether({Decode(1, 8)}), "no_prefill_worker"); }
 
 TEST_F(ApartTest, UnknownSpeedsHaveNoPrices) {
   std::vector<WorkerView> workers{Prefill(0), Decode(1, 8)};

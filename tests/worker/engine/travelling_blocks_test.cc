@@ -41,8 +41,8 @@ TEST_F(TravellingBlocksTest, MovesOnFromThereToAThird) {
   EXPECT_EQ(Serve(third, prompt), 6 * kBlockTokens);
 }
 
-// A worker that leaves tells of its prefixes, and another one holds them as they were: of a tenant, in its scope, and found
-// as often. That one can hand them over again before any request has found them.
+// A worker that leaves tells of its prefixes, and another one holds them as they were: of a tenant, in its scope, and
+// found as often. That one can hand them over again before any request has found them.
 TEST_F(TravellingBlocksTest, APrefixIsHandedOverWithItsScopeItsTenantAndItsHits) {
   const std::vector<TokenId> prompt = Text(6 * kBlockTokens, 1);
   wire::Generate request = GreedyRequest(++last_id_, prompt, 2);
