@@ -87,7 +87,7 @@ class ApartTest(unittest.TestCase):
         """The first one first."""
         path = f"/admin/v1/decisions?request_id={self.id()}-{number}"
         answer = self.router.request("GET", path)
-        return answer.json()["decisions"][::-1] if answer.status == 200 else []
+        return answer.json()["decisions"] if answer.status == 200 else []
 
     def went_apart(self, number):
         return any(decision["reason"] == "apart" for decision in self.decisions_of(number))
