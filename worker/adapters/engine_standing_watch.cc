@@ -65,7 +65,7 @@ Duration EngineWatch::TimeToNextTick() const {
     if (!round_.is_under_way() && !IsAsking(Page::kTrial)) due = std::min(due, next_round_);
   } else {
     due = std::min(due, last_life_ + times_.silence);
-    if (!IsAsking(Page::kLoad)) due = std::min(due, next_load_);
+    if (!protocol_.load_page().empty() && !IsAsking(Page::kLoad)) due = std::min(due, next_load_);
     if (!IsAsking(Page::kHealth)) due = std::min(due, next_health_);
     if (!IsAsking(Page::kAdapters)) due = std::min(due, next_adapters_);
   }
@@ -84,7 +84,7 @@ void EngineWatch::Ask(Page page, HttpCall call) {
 
 void EngineWatch::AskIfDue(Page page, std::string_view path, Duration interval, Instant& next) {
   const Instant now = clock_.Now();
-  if (now < next || IsAsking(page)) return;
+  if (path.empty() || now < next || IsAsking(page)) return;
   next = now + interval;
   Ask(page, {.path = std::string(path), .time_limit = times_.page_time, .max_body_bytes = kMaxPageBytes});
 }
