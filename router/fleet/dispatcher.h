@@ -404,8 +404,10 @@ struct ForwardSpec {
   std::optional<Instant> deadline;
   // Equal for requests that should meet at one worker, which has computed what they begin with.
   std::optional<std::uint64_t> session;
-  // The prompt's text where no router reads the model's prompts (text_pieces.h); else empty.
+  // The prompt's text where no router reads the model's prompts (text_pieces.h); else empty. The first ones are of
+  // instructions, which other chats may have in common.
   std::vector<BlockHash> pieces;
+  std::size_t instruction_pieces = 0;
   // The body's charge on the input memory budget, held as long as the body; null: not counted.
   std::shared_ptr<ByteBudget::Guard> memory;
 };

@@ -36,6 +36,9 @@ class TextPieces {
   void Append(std::string_view text);
   [[nodiscard]] bool is_full() const { return hashes_.size() >= kMaxPieces; }
 
+  // A piece is begun.
+  [[nodiscard]] bool has_rest() const { return size_ > 0; }
+
   [[nodiscard]] const std::vector<BlockHash>& hashes() const { return hashes_; }
 
  private:

@@ -4,8 +4,8 @@ ollama or --like mlx one of those, with what they tell and what they do not.
     llama_double.py --port 8080 [--slots 2] [--context 8192] [--models a,b] [--like ollama] [--token-ms 5] …
 
 It has slots, each of which holds one text. A request goes to the idle slot whose text begins most alike (at least a tenth of
-the prompt, as llama.cpp does), else to the one that was idle for longest, and waits while all are busy. Four bytes are a
-token. Prompts cost --prefill-us for each token that the slot lacks. Answers follow from the prompt.
+the prompt, as llama.cpp does), else to the one that was idle for longest, and waits while all are busy. A text that it would
+replace goes to RAM, from where it comes back. Four bytes are a token. Prompts cost --prefill-us for each token that the slot lacks. Answers follow from the prompt.
 """
 
 import argparse
@@ -48,7 +48,9 @@ def common(a, b):
 
 
 class Slots:
-    def __init__(self, count):
+    def __init__(self, count, ram_texts):
+        self.ram = []
+        self.ram_texts = ram_texts
         self.held = [[] for _ in range(count)]
         self.busy = [False] * count
         self.used = [0] * count
@@ -63,10 +65,21 @@ class Slots:
             best = max(idle, key=lambda i: common(self.held[i], prompt))
             if common(self.held[best], prompt) <= SIMILARITY * len(prompt):
                 best = min(idle, key=lambda i: self.used[i])
-            cached = min(common(self.held[best], prompt), len(prompt) - 1)
+            cached = min(self.restored(best, prompt), len(prompt) - 1)
             self.busy[best] = True
             self.held[best] = prompt
             return best, cached
+
+    def restored(self, slot, prompt):
+        """The slot's tokens of the prompt, after a text that it would lose went to RAM, and a better one came from there."""
+        held = self.held[slot]
+        if common(held, prompt) < 0.5 * len(held):
+            self.ram = [*self.ram, held][-self.ram_texts:]
+        best = max(self.ram, key=lambda text: common(text, prompt), default=[])
+        if common(best, prompt) <= common(held, prompt):
+            return common(held, prompt)
+        self.ram.remove(best)
+        return common(best, prompt)
 
     def give_back(self, slot, tokens):
         with self.change:
@@ -222,12 +235,13 @@ def main():
     parser.add_argument("--context", type=int, default=65536, help="tokens of a slot")
     parser.add_argument("--models", type=lambda text: text.split(","), default=["demo-model"])
     parser.add_argument("--like", choices=["llama.cpp", "ollama", "mlx"], default="llama.cpp")
+    parser.add_argument("--ram-texts", type=int, default=64, help="that its --cache-ram holds")
     parser.add_argument("--no-slots", action="store_true", help="as llama.cpp's flag: no page of them")
     parser.add_argument("--together", type=int, help="answers begin once so many requests are there")
     parser.add_argument("--prefill-us", type=float, default=0)
     parser.add_argument("--token-ms", type=float, default=0)
     Handler.options = parser.parse_args()
-    Handler.slots = Slots(Handler.options.slots)
+    Handler.slots = Slots(Handler.options.slots, Handler.options.ram_texts)
     if Handler.options.together:
         Handler.together = threading.Barrier(Handler.options.together)
     server = Server(("127.0.0.1", Handler.options.port), Handler)

@@ -55,7 +55,7 @@ class Chat:
         self.router = router
         self.model = model
         self.fields = fields
-        self.messages = [{"role": "system", "content": SYSTEM}, {"role": "user", "content": f"{name}: {name * 400}"}]
+        self.messages = [{"role": "system", "content": SYSTEM}, {"role": "user", "content": f"{name}: {name * 1200}"}]
         self.workers = []
         self.cached = []
         self.shares = []  # of the prompt
@@ -137,7 +137,11 @@ class OpenAiTest(Fleets, unittest.TestCase):
     def test_clients_at_once_fill_the_slots_of_all(self):
         router = self.fleet("--slots", "4", "--together", "4")  # with fewer, a server's clients would wait for ever
         with concurrent.futures.ThreadPoolExecutor(8) as clients:
-            list(clients.map(lambda name: Chat(router, name).turn(), "abcdefgh"))
+            chats = [clients.submit(Chat(router, name).turn) for name in "abc"]
+            wait_until(lambda: sum(w["running_requests"] for w in router.workers()) == 3, "that the load is told")
+            chats += [clients.submit(Chat(router, name).turn) for name in "defgh"]
+            for chat in chats:
+                chat.result()
         self.assertEqual([len(server.requests()) for server in self.servers], [4, 4])
 
     def test_streams_tell_too(self):

@@ -7,6 +7,7 @@
 #include <array>
 #include <cstddef>
 #include <functional>
+#include <optional>
 #include <string_view>
 
 #include "common/json/json_read.h"
@@ -20,6 +21,10 @@ namespace {
 constexpr std::size_t kSessionBytes = 512;
 constexpr std::size_t kMaxOpeningBytes = 16 * kSessionBytes;
 constexpr std::size_t kMaxTextDepth = 32;
+
+// In the order of templates.
+constexpr std::array kInstructionFields{"tools", "system", "instructions"};
+constexpr std::array kPromptFields{"messages", "input", "prompt"};
 
 // Calls `take` with the texts within the element, names of members too, until it returns false. Where clients mark what
 // to cache differs from turn to turn, and is no text of the prompt.
@@ -51,10 +56,10 @@ bool IsQuestion(JsonElement message) { return json::At<std::string_view>(message
 // Equal in all turns of a chat, and different in chats that only have their instructions in common.
 std::string OpeningOf(const JsonObject& body) {
   std::string text;
-  for (const char* const field : {"system", "instructions"}) {
+  for (const char* const field : kInstructionFields) {
     if (const auto element = body.Find(field)) AppendBeginning(*element, text);
   }
-  for (const char* const field : {"messages", "input", "prompt"}) {
+  for (const char* const field : kPromptFields) {
     const auto element = body.Find(field);
     if (!element) continue;
     json::Array messages;
@@ -113,22 +118,36 @@ std::optional<std::uint64_t> SessionOf(const JsonObject& body, const std::string
   return text.empty() ? std::nullopt : std::optional(hash(text));
 }
 
-std::vector<BlockHash> PiecesOf(const JsonObject& body, const ServedModel& model, const std::string& tenant) {
+UnreadPrompt PiecesOf(const JsonObject& body, const ServedModel& model, const std::string& tenant) {
   TextPieces pieces(RootHash({.fingerprint = model.fingerprint,
                               .adapter = model.name,
                               .tenant = tenant,
                               .salt = SaltOf(body),
                               .block_tokens = kPieceTokens,
                               .kv_dtype = model.kv_dtype}));
-  for (const char* const field : {"tools", "system", "instructions", "messages", "input", "prompt"}) {
-    const auto element = body.Find(field);
-    if (!element) continue;
-    VisitTexts(*element, kMaxTextDepth, [&pieces](std::string_view text) {
+  std::optional<std::size_t> instructions;
+  const auto append = [&](JsonElement element, bool is_question) {
+    // The piece that is begun has instructions too.
+    if (is_question && !instructions) instructions = pieces.hashes().size() + (pieces.has_rest() ? 1 : 0);
+    VisitTexts(element, kMaxTextDepth, [&pieces](std::string_view text) {
       pieces.Append(text);
       return !pieces.is_full();
     });
+  };
+  for (const char* const field : kInstructionFields) {
+    if (const auto element = body.Find(field)) append(*element, false);
   }
-  return pieces.hashes();
+  for (const char* const field : kPromptFields) {
+    const auto element = body.Find(field);
+    if (!element) continue;
+    json::Array messages;
+    if (element->get(messages) != simdjson::SUCCESS) {
+      append(*element, true);
+    } else {
+      for (const JsonElement message : messages) append(message, IsQuestion(message));
+    }
+  }
+  return {pieces.hashes(), instructions.value_or(0)};
 }
 
 }  // namespace roost::router

@@ -1,6 +1,7 @@
 // The beginnings of a prompt that only an engine reads, by which a worker is chosen that has computed them. Pure.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -20,7 +21,10 @@ namespace roost::router {
 
 // The texts of a request in the order of a template, as far as they are worth remembering (text_pieces.h). Another
 // model of the same server has other blocks, so the scope has the name that was asked for.
-[[nodiscard]] std::vector<BlockHash> PiecesOf(const JsonObject& body, const ServedModel& model,
-                                              const std::string& tenant);
+struct UnreadPrompt {
+  std::vector<BlockHash> pieces;
+  std::size_t instruction_pieces = 0;  // before the first question
+};
+[[nodiscard]] UnreadPrompt PiecesOf(const JsonObject& body, const ServedModel& model, const std::string& tenant);
 
 }  // namespace roost::router

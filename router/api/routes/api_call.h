@@ -50,6 +50,7 @@ struct Api::Call {
   bool is_passed_on = false;
   std::optional<std::uint64_t> session;  // of such a request, see ForwardSpec
   std::vector<BlockHash> pieces = {};    // the same
+  std::size_t instruction_pieces = 0;    // the same
   std::shared_ptr<ClientWatch> client = std::make_shared<ClientWatch>();
 };
 

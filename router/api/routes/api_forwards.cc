@@ -411,6 +411,8 @@ Result<std::string> HeaderText(const HttpRequest& request, std::string_view name
   return InvalidArgument(std::string(name), "is no header that can be passed on");
 }
 
+Error Unread() { return {ErrorCode::kInternal, "an engine reads it", ""}; }
+
 }  // namespace
 
 Result<void> Api::CheckReadable(Call& call, const JsonObject& body) const {
@@ -420,8 +422,11 @@ Result<void> Api::CheckReadable(Call& call, const JsonObject& body) const {
   call.is_passed_on = true;
   const std::string tenant = TenantOf(call.admission);
   call.session = SessionOf(body, tenant);
-  if (!model.has_text) call.pieces = PiecesOf(body, model, tenant);
-  return Error{ErrorCode::kInternal, "an engine reads it", ""};
+  if (model.has_text) return Unread();
+  UnreadPrompt prompt = PiecesOf(body, model, tenant);
+  call.pieces = std::move(prompt.pieces);
+  call.instruction_pieces = prompt.instruction_pieces;
+  return Unread();
 }
 
 void Api::PassThrough(Call& call) {
@@ -462,6 +467,7 @@ Result<ForwardSpec> Api::ReadForward(Call& call) const {
   spec.path = call.request.path;
   spec.session = call.session;
   spec.pieces = std::move(call.pieces);
+  spec.instruction_pieces = call.instruction_pieces;
   if (!named.name.empty()) spec.head.model = call.model->name;
   spec.head.model_begin = named.begin;
   spec.head.model_end = named.end;

@@ -83,8 +83,8 @@ Worker* ForwardTable::Choose(Request& request, Instant now) {
   return *std::max_element(workers.begin(), workers.end(), weighs_less);
 }
 
-// A beginning that is shorter than half of the text is what many have in common, such as a system prompt: those would
-// all go where the first went.
+// Chats that only have their instructions in common, or less than half of their texts, do not all go where the first
+// one went: each has to be kept somewhere.
 Worker* ForwardTable::ChooseByText(Request& request, const std::vector<Worker*>& workers, Instant now) {
   const std::vector<BlockHash>& pieces = request.spec.pieces;
   if (pieces.empty() || request.spec.model->index == nullptr) return nullptr;
@@ -109,7 +109,7 @@ Worker* ForwardTable::ChooseByText(Request& request, const std::vector<Worker*>&
     prospects.push_back({worker, held, own * (std::uint64_t{RequestsAt(*worker)} + 1),
                          WeightOf(*worker, request.spec.session.value_or(0))});
   }
-  if (2 * most < pieces.size()) return nullptr;
+  if (most <= request.spec.instruction_pieces || 2 * most < pieces.size()) return nullptr;
   const Prospect& best = *std::min_element(prospects.begin(), prospects.end(), [](const auto& a, const auto& b) {
     return a.cost != b.cost ? a.cost < b.cost : a.weight > b.weight;
   });

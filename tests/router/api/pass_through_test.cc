@@ -254,6 +254,7 @@ TEST_F(TextPiecesTest, ALaterTurnBeginsWithTheEarlierOnes) {
   EXPECT_EQ(turn.size(), 2040 / kPieceBytes) << "with names and roles; the unfinished piece does not count";
   EXPECT_EQ(next.size(), 4083 / kPieceBytes);
   EXPECT_EQ(Common(turn, next), turn.size());
+  EXPECT_EQ(dispatcher_.forwards.back().instruction_pieces, 1021 / kPieceBytes + 1);
   EXPECT_EQ(Pieces(Chat(first)), turn);
   const std::string other = Message("system", 's', 1000) + "," + Message("user", 'w', 1000);
   EXPECT_EQ(Common(turn, Pieces(Chat(other))), 4U);

@@ -57,7 +57,7 @@ struct FleetForwardsTest : ::testing::Test {
     std::optional<Error> refusal;
   };
   Asked Ask(std::string body = "{}", std::optional<std::uint64_t> session = {}, std::optional<Duration> time = {},
-            std::vector<BlockHash> pieces = {}) {
+            std::vector<BlockHash> pieces = {}, std::size_t instruction_pieces = 0) {
     Asked asked;
     ForwardSpec spec;
     spec.model = sim.core.models()->Main("demo");
@@ -65,6 +65,7 @@ struct FleetForwardsTest : ::testing::Test {
     spec.body = std::make_shared<const std::string>(std::move(body));
     spec.session = session;
     spec.pieces = std::move(pieces);
+    spec.instruction_pieces = instruction_pieces;
     if (time) spec.deadline = sim.clock.Now() + *time;
     if (spec.model == nullptr) return asked.refusal = Error(), asked;
     const Result<RequestId> taken = sim.core.Forward(std::move(spec), asked.answer, sim.clock.Now());
@@ -152,7 +153,7 @@ struct FleetTextsTest : FleetForwardsTest {
   }
   // Asks, and has the worker answer that gets it, which is returned.
   std::string Turn(std::string_view text, Told told = {}, std::optional<std::uint64_t> session = {}) {
-    last = Ask("{}", session, {}, PiecesOf(text)).answer;
+    last = Ask("{}", session, {}, PiecesOf(text), instruction_pieces).answer;
     sim.clock.Advance(1s);
     for (auto& [name, worker] : workers) {
       if (worker->passed().empty()) continue;
@@ -168,6 +169,7 @@ struct FleetTextsTest : FleetForwardsTest {
   }
 
   std::shared_ptr<PassedOn> last;
+  std::size_t instruction_pieces = 0;
 };
 
 TEST_F(FleetTextsTest, AChatGoesWhereItsTextWas) {
@@ -188,14 +190,20 @@ TEST_F(FleetTextsTest, TheTextCountsMoreThanTheSession) {
   for (std::uint64_t session = 2; session < 20; ++session) EXPECT_EQ(Turn("AAAAB", {}, session), home);
 }
 
-// Chats with the same instructions are spread.
-TEST_F(FleetTextsTest, AShortCommonBeginningDoesNotDecide) {
+TEST_F(FleetTextsTest, ChatsWithTheSameInstructionsAreSpread) {
   JoinAll({"a", "b", "c"});
-  std::set<std::string> homes;
-  for (std::uint64_t chat = 0; chat < 26; ++chat) {
-    homes.insert(Turn("SSS" + std::string(5, static_cast<char>('a' + chat)), {}, chat));
+  const std::string instructions(50, 'S');
+  for (const std::size_t told : {std::size_t{0}, instructions.size()}) {
+    std::map<std::string, int> homes;
+    for (std::uint64_t chat = 0; chat < 26; ++chat) {
+      const std::string text = (told == 0 ? "SSS" : instructions) + std::string(5, static_cast<char>('a' + chat));
+      instruction_pieces = told;
+      const std::string home = Turn(text, {}, chat);
+      ++homes[home];
+      EXPECT_EQ(Turn(text + "xy", {}, chat + 100), home) << "a chat stays";
+    }
+    EXPECT_EQ(homes.size(), 3U);
   }
-  EXPECT_EQ(homes.size(), 3U);
 }
 
 TEST_F(FleetTextsTest, ALongTextIsWorthAWaitAndAShortOneIsNot) {
