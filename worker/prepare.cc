@@ -129,6 +129,10 @@ Result<adapters::EngineAddress> AddressOf(const WorkerOptions& options) {
 adapters::AdapterOptions AdapterOptionsOf(const WorkerOptions& options) {
   adapters::AdapterOptions adapter;
   if (options.max_running_requests > 0) adapter.max_running_requests = options.max_running_requests;
+  // Such servers run few at a time and do not tell: more wait there, while another has a place.
+  constexpr std::uint32_t kFew = 4;
+  const bool takes_tokens = adapters::EngineProtocolOf(options.engine)->takes_tokens();
+  if (options.max_running_requests == 0 && !takes_tokens) adapter.max_running_requests = kFew;
   adapter.max_waiting_requests = options.max_waiting_requests;
   adapter.times.silence = FromSeconds(options.engine_timeout_seconds);
   return adapter;

@@ -140,6 +140,7 @@ class Answer:
 
 class Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # a head and its body are two writes
     options = None
     slots = None
     requests = []

@@ -36,6 +36,15 @@ std::uint32_t RequestsAt(const Worker& worker) {
   return static_cast<std::uint32_t>(std::max<std::int64_t>(reported + since, 0));
 }
 
+// The time of a request with so many pieces to compute, in eighths of a piece: its answer takes an eighth longer for
+// each request that runs beside it, and waits for one of those when no place is free.
+std::uint64_t CostAt(const Worker& worker, std::uint64_t pieces) {
+  const std::uint64_t requests = RequestsAt(worker);
+  const std::uint64_t places = std::max(worker.hello.max_running_requests, 1U);
+  const std::uint64_t waits = requests < places ? 0 : requests + 1 - places;
+  return 8 * pieces + kAnswerPieces * (8 + requests + 8 * waits);
+}
+
 bool HasRoom(const Worker& worker) { return RequestsAt(worker) < worker.hello.max_running_requests; }
 
 // Highest random weight (Thaler, Ravishankar, A Name-Based Mapping Scheme for Rendezvous, 1996): all routers agree on
@@ -97,17 +106,16 @@ Worker* ForwardTable::ChooseByText(Request& request, const std::vector<Worker*>&
   struct Prospect {
     Worker* worker;
     std::size_t held;
-    std::uint64_t cost;  // the pieces to compute, its answer's, and the same for each request that is there
+    std::uint64_t cost;
     std::uint64_t weight;
   };
   std::size_t most = 0;
   std::vector<Prospect> prospects;
   for (Worker* const worker : workers) {
     const std::size_t held = held_by(*worker);
-    const std::uint64_t own = pieces.size() - held + kAnswerPieces;
     most = std::max(most, held);
-    prospects.push_back({worker, held, own * (std::uint64_t{RequestsAt(*worker)} + 1),
-                         WeightOf(*worker, request.spec.session.value_or(0))});
+    prospects.push_back(
+        {worker, held, CostAt(*worker, pieces.size() - held), WeightOf(*worker, request.spec.session.value_or(0))});
   }
   if (most <= request.spec.instruction_pieces || 2 * most < pieces.size()) return nullptr;
   const Prospect& best = *std::min_element(prospects.begin(), prospects.end(), [](const auto& a, const auto& b) {
