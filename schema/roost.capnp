@@ -579,7 +579,8 @@ struct Hello $check {
 
   keepsPrefixes @23 :Bool = true;
   # False: the worker looks up no blocks and keeps none after a request. A router expects no cached tokens from it, and
-  # chooses it only by its load.
+  # chooses it only by its load. True without a tokenizerDigest: its engine keeps prefixes of requests that it gets unread,
+  # so a router may assume that the texts it sent there are cached.
 
   adapters @31 :List(Text) $text(label) $most(.WireLimits.maxAdapterBytes) $mostEntries(.maxAdapters) $omitEmpty;
   # The LoRA adapters that the worker serves beside its model, by the names that clients ask for: at most 1,024, each of
@@ -1016,6 +1017,12 @@ struct Forwarded {
 
   error @7 :Error $optional;
   # With `last`: the answer is not whole. Before a status nothing of it was told.
+
+  promptTokens @8 :UInt32 = 0;
+  # With `last`: of the request, as the answer's usage tells. 0: not told.
+
+  cachedTokens @9 :UInt32 = 0;
+  # So many of them the engine had in its cache.
 }
 
 struct EvictAnswer {

@@ -87,11 +87,25 @@ std::string PlainAddressOf(const std::string& url) {
   return "tcp://" + authority + (has_port ? "" : ":80");
 }
 
+// Beside a server that takes no tokens: what is about a model's files or events would have no effect.
+Result<void> CheckUnread(const WorkerOptions& options) {
+  const std::pair<const char*, bool> given[] = {{"model", !options.model.empty()},
+                                                {"chat-template", !options.chat_template.empty()},
+                                                {"fingerprint", options.fingerprint != "text"},
+                                                {"engine-events", !options.engine_events.empty()}};
+  for (const auto& [flag, is_given] : given) {
+    if (is_given)
+      return InvalidArgument(flag, "has no meaning with --engine {}: its server reads all requests", options.engine);
+  }
+  return {};
+}
+
 Result<void> CheckAdapter(const WorkerOptions& options) {
   if (options.engine == kOwnEngine) {
     if (options.engine_events.empty() && options.engine_replay.empty() && options.engine_key_file.empty()) return {};
-    return InvalidArgument("engine", "is roost, which has no events, replay or key file: give vllm or sglang");
+    return InvalidArgument("engine", "is roost, which has no events, replay or key file: give another engine");
   }
+  if (!adapters::EngineProtocolOf(options.engine)->takes_tokens()) ROOST_RETURN_IF_ERROR(CheckUnread(options));
   if (options.engine_url.find('@') != std::string::npos) {
     return InvalidArgument("engine-url", "names a user or a password, which logs would show: give engine-key-file");
   }

@@ -1,6 +1,7 @@
 #include "worker/prepare.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <filesystem>
 #include <memory>
@@ -136,6 +137,10 @@ Result<adapters::EngineAddress> AddressOf(const WorkerOptions& options) {
 adapters::AdapterOptions AdapterOptionsOf(const WorkerOptions& options) {
   adapters::AdapterOptions adapter;
   if (options.max_running_requests > 0) adapter.max_running_requests = options.max_running_requests;
+  // Such servers run few at a time and do not tell: more wait there, while another has a place.
+  constexpr std::uint32_t kFew = 4;
+  const bool takes_tokens = adapters::EngineProtocolOf(options.engine)->takes_tokens();
+  if (options.max_running_requests == 0 && !takes_tokens) adapter.max_running_requests = kFew;
   adapter.max_waiting_requests = options.max_waiting_requests;
   adapter.times.silence = FromSeconds(options.engine_timeout_seconds);
   return adapter;
@@ -173,7 +178,13 @@ Result<DescribedModel> ReadModel(const WorkerOptions& options) {
 }
 
 // An error where a flag asks for what only the folder has.
-Result<AdapterModel> ReadModelIfPossible(const WorkerOptions& options) {
+Result<AdapterModel> ReadModelIfPossible(const adapters::EngineProtocol& protocol, const WorkerOptions& options) {
+  if (!protocol.takes_tokens()) {
+    return AdapterModel{.described = {},
+                        .absence =
+                            "the server takes no tokens and tells nothing of its cache: routers go by the texts that "
+                            "they sent there"};
+  }
   Result<DescribedModel> model = ReadModel(options);
   if (model.ok()) return AdapterModel{*std::move(model)};
   if (options.fingerprint == "weights" || !options.chat_template.empty()) return model.error();
@@ -182,6 +193,16 @@ Result<AdapterModel> ReadModelIfPossible(const WorkerOptions& options) {
                           "prompts can not be read ({}): give --model the model's folder, with a tokenizer.json that "
                           "Roost reads",
                           model.error().ToString())};
+}
+
+// Servers with several models in common need not have all of them: one name makes a fleet of them.
+std::string FingerprintOfUnread(const WorkerOptions& options, const adapters::ConnectedEngine& engine,
+                                const std::string& model) {
+  const adapters::EngineFacts& facts = engine.facts;
+  if (!engine.protocol->takes_tokens()) return EngineFingerprint(options.engine, "", std::array{model});
+  std::vector<std::string> names{facts.model};
+  names.insert(names.end(), facts.aliases.begin(), facts.aliases.end());
+  return EngineFingerprint(options.engine, facts.version, names);
 }
 
 // The worker of a rank; of the only one it has the process's name.
@@ -193,13 +214,7 @@ WorkerSetup AdapterSetupOf(const WorkerOptions& options, const AdapterModel& mod
   FillIn(options, model.described.text, setup);
   if (engine.facts.rank) setup.hello.worker_id += fmt::format("/{}", engine.facts.rank->number);
   if (options.served_model_name.empty()) NameAsEngine(engine.facts, setup.hello);
-  if (!model.absence.empty()) {
-    const adapters::EngineFacts& facts = engine.facts;
-    std::vector<std::string> names{facts.model};
-    names.insert(names.end(), facts.aliases.begin(), facts.aliases.end());
-    setup.hello.fingerprint = EngineFingerprint(options.engine, facts.version, names);
-    engine.cache_absence = model.absence;
-  }
+  if (!model.absence.empty()) setup.hello.fingerprint = FingerprintOfUnread(options, engine, setup.hello.model);
   // Made once; a std::function must be one that could be copied.
   const auto connected = std::make_shared<adapters::ConnectedEngine>(std::move(engine));
   setup.make_other = [connected](const EngineSurroundings& surroundings) {
@@ -213,14 +228,14 @@ WorkerSetup AdapterSetupOf(const WorkerOptions& options, const AdapterModel& mod
   const adapters::EngineProtocol* const protocol = adapters::EngineProtocolOf(options.engine);
   ROOST_CHECK(protocol != nullptr, "--engine {}", options.engine);  // the parser has checked the choices
   ROOST_ASSIGN_OR_RETURN(adapters::EngineAddress address, AddressOf(options));
-  ROOST_ASSIGN_OR_RETURN(AdapterModel model, ReadModelIfPossible(options));
+  ROOST_ASSIGN_OR_RETURN(AdapterModel model, ReadModelIfPossible(*protocol, options));
   if (!model.absence.empty() && !options.model.empty()) {
     // The engine may fetch the model itself: then it is there once the engine serves.
     LogInfo("the model can not be read yet", {{"reason", model.absence}});
     ROOST_RETURN_IF_ERROR(adapters::AwaitEngine(*protocol, address.http, SteadyClock(), kEngineStart));
-    ROOST_ASSIGN_OR_RETURN(model, ReadModelIfPossible(options));
+    ROOST_ASSIGN_OR_RETURN(model, ReadModelIfPossible(*protocol, options));
   }
-  if (!model.absence.empty()) address = {.http = std::move(address.http), .events_absence = model.absence};
+  if (!model.absence.empty()) address = {.http = std::move(address.http), .prompts_absence = model.absence};
   PrefixScope scope;
   scope.fingerprint = model.described.fingerprint;
   scope.kv_dtype = KvDTypeOf(options);

@@ -181,8 +181,6 @@ wire::Hello Worker::CompleteHello() const {
   hello.process_id = RandomProcessId();
   hello.tokenizer_digest = setup_.tokenizer.digest;
   engine_->Describe(hello);
-  // Its requests are handed on unread, so routers know nothing of what is cached.
-  if (hello.tokenizer_digest.empty()) hello.keeps_prefixes = false;
   hello.features.insert(wire::Feature::kCordons);
   return hello;
 }

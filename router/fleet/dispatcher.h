@@ -382,6 +382,7 @@ struct WorkerStatus {
   std::string host = {};           // the host that it runs on; empty: not told
   std::string engine = {};         // program and version of the engine that it stands beside; empty: its own
   std::string cache_absence = {};  // why it does not tell what it caches; see wire::Hello
+  bool is_unread = false;          // its requests are handed on unread: see ServedModel::has_text
   wire::ComputeShare compute = {};
   wire::Transfer transfer = {};  // without its secret
 };
@@ -406,6 +407,10 @@ struct ForwardSpec {
   std::optional<Instant> deadline;
   // Equal for requests that should meet at one worker, which has computed what they begin with.
   std::optional<std::uint64_t> session;
+  // The prompt's text where no router reads the model's prompts (text_pieces.h); else empty. The first ones are of
+  // instructions, which other chats may have in common.
+  std::vector<BlockHash> pieces;
+  std::size_t instruction_pieces = 0;
   // The body's charge on the input memory budget, held as long as the body; null: not counted.
   std::shared_ptr<ByteBudget::Guard> memory;
 };
@@ -416,12 +421,22 @@ struct ForwardHead {
   std::string worker_id;
 };
 
+// The tokens of a request's prompt, as the engine tells at its end.
+struct ForwardUsage {
+  std::uint32_t prompt_tokens = 0;
+  std::uint32_t cached_tokens = 0;    // of these
+  std::uint32_t promised_tokens = 0;  // that the router expected to be cached
+
+  bool operator==(const ForwardUsage&) const = default;
+};
+
 // A part of an answer: the head in the first one, unless it is the last and has an error.
 struct ForwardPiece {
   std::optional<ForwardHead> head = {};
   std::string body = {};
   bool is_last = false;
-  std::optional<Error> error = {};  // with is_last: the answer is not whole
+  std::optional<Error> error = {};         // with is_last: the answer is not whole
+  std::optional<ForwardUsage> usage = {};  // with is_last, where the engine tells
 };
 
 class ForwardObserver {

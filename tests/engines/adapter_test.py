@@ -352,7 +352,7 @@ class DoubleTest(adapter_suite.AdapterSuite, unittest.TestCase):
             wait_until(see, "both workers")
             self.assertIn("/nowhere/model", seen["nowhere"]["cache_absence"])
             self.assertIn("--model", seen["unnamed"]["cache_absence"])
-            self.assertEqual({worker["mode"] for worker in seen.values()}, {"blind"})
+            self.assertEqual({worker["mode"] for worker in seen.values()}, {"predicted"})
             self.assertEqual(len({worker["fingerprint"] for worker in seen.values()}), 1, "they are one fleet")
 
     def test_an_engine_that_is_not_there_is_waited_for(self):

@@ -380,12 +380,14 @@ constexpr milliseconds kLook{20};
 std::string CacheAbsence(const EngineFacts& facts, const EngineAddress& address) {
   if (!facts.generates) return "the engine generates nothing, so it has no prefixes";
   if (!facts.keeps_prefixes) return "the engine keeps no prefixes: switch its prefix cache on";
-  if (facts.grain_tokens() == 0) {
+  const bool is_read = address.prompts_absence.empty();
+  if (is_read && facts.grain_tokens() == 0) {
     return fmt::format(
         "the engine's blocks of {} tokens fit none of Roost's: give it blocks of 1, 2 or a multiple of 4",
         facts.block_tokens);
   }
-  return address.events_endpoint.empty() ? address.events_absence : std::string();
+  if (is_read) return address.events_endpoint.empty() ? address.events_absence : "";
+  return facts.advice.empty() ? address.prompts_absence : fmt::format("{}; {}", address.prompts_absence, facts.advice);
 }
 
 // A rank publishes and answers at the ports of rank 0 plus its own number.
@@ -552,6 +554,7 @@ void AdapterWorker::Describe(wire::Hello& hello) const {
   hello.checkpoints = checkpoints_;
   // Routers read no prompts for it: its requests are handed on as they are.
   if (!facts_.generates) hello.tokenizer_digest.clear();
+  if (!facts_.generates) hello.keeps_prefixes = false;
 }
 
 }  // namespace roost::worker::adapters

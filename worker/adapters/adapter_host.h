@@ -155,7 +155,8 @@ struct EngineAddress {
   HttpOptions http;
   std::string events_endpoint = {};  // tcp://HOST:PORT; empty: no events, so the router goes by its own history
   std::string replay_endpoint = {};
-  std::string events_absence = {};  // why events_endpoint is empty, and what would change that; for operators
+  std::string events_absence = {};   // why events_endpoint is empty, and what would change that; for operators
+  std::string prompts_absence = {};  // the same of prompts that routers can not read; then there are no events
 };
 
 // An engine that has answered.

@@ -21,7 +21,7 @@ void AddName(std::set<std::string>& names, std::string_view name) {
 
 }  // namespace
 
-Result<void> ReadModelList(std::string_view body, EngineFacts& facts) {
+Result<void> ReadModelNames(std::string_view body, EngineFacts& facts) {
   simdjson::dom::parser parser;
   ROOST_ASSIGN_OR_RETURN(const json::Element document, ParseAnswer(parser, body));
   const std::optional<json::Array> models = json::At<json::Array>(document, "data");
@@ -32,13 +32,18 @@ Result<void> ReadModelList(std::string_view body, EngineFacts& facts) {
       AddName(facts.adapters, name);
     } else if (facts.model.empty()) {
       facts.model = name;
-      facts.max_context_tokens = json::At<std::uint32_t>(model, "max_model_len").value_or(0);
+      const auto of_llama = json::At<std::uint32_t>(model, "/meta/n_ctx_train");
+      facts.max_context_tokens = json::At<std::uint32_t>(model, "max_model_len").value_or(of_llama.value_or(0));
     } else {
       AddName(facts.aliases, name);
     }
   }
-  if (!facts.model.empty() && facts.max_context_tokens > 0) return {};
-  return Unreadable("/v1/models names no model with a max_model_len");
+  return facts.model.empty() ? Unreadable("/v1/models names no model") : Result<void>();
+}
+
+Result<void> ReadModelList(std::string_view body, EngineFacts& facts) {
+  ROOST_RETURN_IF_ERROR(ReadModelNames(body, facts));
+  return facts.max_context_tokens > 0 ? Result<void>() : Unreadable("/v1/models names no model with a max_model_len");
 }
 
 Result<void> ReadRoutes(std::string_view body, EngineFacts& facts) {
@@ -94,7 +99,7 @@ MetricsPage PageOfRank(std::string_view body, const EngineFacts& facts, std::str
 }
 
 Result<void> CheckSameEngine(const EngineFacts& before, const EngineFacts& now) {
-  if (now.model != before.model) {
+  if (now.model != before.model && !now.aliases.contains(before.model)) {
     return InvalidArgument("engine-url", "the engine serves '{}' now, not '{}' as before", now.model, before.model);
   }
   if (now.block_tokens != before.block_tokens) {
@@ -141,7 +146,7 @@ void EngineProtocol::Claim(const EngineFacts& facts, wire::Hello& hello) const {
 }
 
 const EngineProtocol* EngineProtocolOf(std::string_view name) {
-  for (const EngineProtocol* const protocol : {&VllmProtocol(), &SglangProtocol()}) {
+  for (const EngineProtocol* const protocol : {&VllmProtocol(), &SglangProtocol(), &OpenAiProtocol()}) {
     if (protocol->name() == name) return protocol;
   }
   return nullptr;

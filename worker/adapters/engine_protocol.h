@@ -58,6 +58,7 @@ struct EngineFacts {
   std::set<std::string> adapters = {};                     // LoRA adapters that requests may name; see wire::Hello
   std::vector<EngineRank> ranks = {};                      // in order; empty: it has one
   std::optional<EngineRank> rank = {};                     // that the worker stands for; none: the only one
+  std::string advice = {};  // what would give it more hits; see wire::Hello, cacheAbsence
 
   // The tokens of a block of Roost beside this engine: 16, or as many below as divide its blocks. 0: none does, so its
   // events can not be followed, and routers predict its cache from what they sent there.
@@ -68,7 +69,9 @@ struct EngineFacts {
 
 // Reads the list of models that both engines have at /v1/models: the model itself is the first entry without a parent,
 // its other names are those that follow, adapters have one. Leaves out names, or one more of which, a Hello can not
-// hold.
+// hold. The context is 0 if the list does not tell it.
+[[nodiscard]] Result<void> ReadModelNames(std::string_view body, EngineFacts& facts);
+// The same of an engine whose list tells it.
 [[nodiscard]] Result<void> ReadModelList(std::string_view body, EngineFacts& facts);
 
 // The ranks with these numbers; none for one alone. kInvalidArgument for more than kMaxEngineRanks.
@@ -78,7 +81,7 @@ struct EngineFacts {
 [[nodiscard]] MetricsPage PageOfRank(std::string_view body, const EngineFacts& facts, std::string_view label);
 
 // The page that tells the engine's routes (openapi.json of FastAPI), unless the engine was told to have none: then each
-// of kUsualRoutes is asked with GET, which those that exist refuse with 405.
+// of kUsualRoutes is asked.
 inline constexpr std::string_view kRoutesPage = "/openapi.json";
 inline constexpr std::array<std::string_view, 17> kUsualRoutes{"/v1/chat/completions",
                                                                "/v1/completions",
@@ -173,19 +176,27 @@ class EngineProtocol {
   virtual ~EngineProtocol() = default;
   [[nodiscard]] virtual std::string_view name() const = 0;
 
+  // True: requests go with token ids, so that a worker tells routers its model's tokenizer. False: all go unread.
+  [[nodiscard]] virtual bool takes_tokens() const { return true; }
+
   // ---- facts and load ----
   // Answers 200 while the engine can serve.
   [[nodiscard]] virtual std::string_view health_page() const = 0;
   [[nodiscard]] virtual Duration health_interval() const = 0;
-  // The pages that facts come from; each must answer 200.
+  // The pages that facts come from; each must answer 200, unless the engine may lack it.
   [[nodiscard]] virtual std::span<const std::string_view> fact_pages() const = 0;
+  [[nodiscard]] virtual bool MayLack(std::string_view /*page*/) const { return false; }
   [[nodiscard]] virtual Result<void> ReadFacts(std::string_view page, std::string_view body,
                                                EngineFacts& facts) const = 0;
   // The route of generations: an engine that tells its routes and lacks it generates nothing.
   [[nodiscard]] virtual std::string_view generate_route() const = 0;
   // The fact page that tells of adapters, which is read again now and then.
   [[nodiscard]] virtual std::string_view adapters_page() const = 0;
+  // Empty: it has none.
   [[nodiscard]] virtual std::string_view load_page() const = 0;
+  // How to ask whether there is a route for POST: with GET, which such a route refuses with 405, or with an empty POST,
+  // which servers without it refuse with 404, 405 or 501.
+  [[nodiscard]] virtual HttpMethod route_question() const { return HttpMethod::kGet; }
   // The load of the facts' rank.
   [[nodiscard]] virtual EngineLoad ReadLoad(std::string_view body, const EngineFacts& facts) const = 0;
 
@@ -207,8 +218,9 @@ class EngineProtocol {
 // ---- the engines ----
 [[nodiscard]] const EngineProtocol& VllmProtocol();
 [[nodiscard]] const EngineProtocol& SglangProtocol();
+[[nodiscard]] const EngineProtocol& OpenAiProtocol();
 
-inline constexpr std::array<std::string_view, 2> kEngineProtocolNames{"vllm", "sglang"};
+inline constexpr std::array<std::string_view, 3> kEngineProtocolNames{"vllm", "sglang", "openai"};
 // Null for a name that is not in the list.
 [[nodiscard]] const EngineProtocol* EngineProtocolOf(std::string_view name);
 

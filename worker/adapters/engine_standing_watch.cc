@@ -46,7 +46,7 @@ void EngineWatch::Tick(OpenWork work) {
     needs_trial_ = true;
     return GoAway(fmt::format("it sends no token although it has requests, since {:.0f} s", ToSeconds(times_.silence)));
   }
-  AskIfDue(Page::kLoad, protocol_.load_page(), times_.load_interval, next_load_);
+  AskForLoad();
   AskIfDue(Page::kHealth, protocol_.health_page(), protocol_.health_interval(), next_health_);
   AskIfDue(Page::kAdapters, protocol_.adapters_page(), times_.adapters_interval, next_adapters_);
 }
@@ -87,6 +87,16 @@ void EngineWatch::AskIfDue(Page page, std::string_view path, Duration interval, 
   if (now < next || IsAsking(page)) return;
   next = now + interval;
   Ask(page, {.path = std::string(path), .time_limit = times_.page_time, .max_body_bytes = kMaxPageBytes});
+}
+
+// Without a page the load is the worker's own requests, which are to be told as often.
+void EngineWatch::AskForLoad() {
+  if (!protocol_.load_page().empty()) {
+    return AskIfDue(Page::kLoad, protocol_.load_page(), times_.load_interval, next_load_);
+  }
+  if (clock_.Now() < next_load_) return;
+  next_load_ = clock_.Now() + times_.load_interval;
+  has_new_load_ = true;
 }
 
 bool EngineWatch::OnHttp(const HttpEvent& event) {

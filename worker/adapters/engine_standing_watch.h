@@ -83,6 +83,7 @@ class EngineWatch {
   void Ask(Page page, HttpCall call);
   // Asks for the page unless it is asked for already, or not due yet.
   void AskIfDue(Page page, std::string_view path, Duration interval, Instant& next);
+  void AskForLoad();
   void OnEnd(const Call& call, const HttpEnd& end);
   void OnLoad(const Call& call, const HttpEnd& end);
   void OnHealth(const Call& call, const HttpEnd& end);

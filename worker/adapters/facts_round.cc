@@ -30,7 +30,16 @@ void FactsRound::Ask() {
   status_ = 0;
   body_.clear();
   call_ = ids_.Next();
-  port_.Start(*call_, {.path = pages_.front().path, .time_limit = page_time_, .max_body_bytes = kMaxPageBytes});
+  const bool is_route = pages_.front().kind == Page::Kind::kRoute;
+  port_.Start(*call_, {.method = is_route ? protocol_.route_question() : HttpMethod::kGet,
+                       .path = pages_.front().path,
+                       .time_limit = page_time_,
+                       .max_body_bytes = kMaxPageBytes});
+}
+
+bool FactsRound::HasRoute() const {
+  if (protocol_.route_question() == HttpMethod::kGet) return status_ == 405;
+  return status_ != 404 && status_ != 405 && status_ != 501;
 }
 
 bool FactsRound::OnHttp(const HttpEvent& event) {
@@ -62,11 +71,13 @@ Result<void> FactsRound::Read(const Page& page) {
   switch (page.kind) {
     case Page::Kind::kRoutes: ReadRoutesPage(); return {};
     case Page::Kind::kRoute:
-      if (status_ == 405) facts_.routes.insert(page.path);
+      if (HasRoute()) facts_.routes.insert(page.path);
       return {};
     case Page::Kind::kHealth:
     case Page::Kind::kFacts: break;
   }
+  const bool is_lacking = status_ == 404 || status_ == 405 || status_ == 501;
+  if (is_lacking && protocol_.MayLack(page.path)) return {};
   if (status_ != 200) return Unavailable(fmt::format("the engine's {} answers with status {}", page.path, status_));
   if (page.kind == Page::Kind::kHealth) return {};
   facts_.generates = facts_.routes.empty() || facts_.routes.contains(std::string(protocol_.generate_route()));

@@ -45,6 +45,7 @@ class FactsRound {
   void OnPage(const HttpEnd& end);
   [[nodiscard]] Result<void> Read(const Page& page);
   void ReadRoutesPage();
+  [[nodiscard]] bool HasRoute() const;
 
   const EngineProtocol& protocol_;
   CallIds& ids_;

@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <chrono>
+#include <system_error>
 #include <utility>
 #include <variant>
 
@@ -16,6 +18,9 @@ namespace {
 
 // Credit is given in steps of this, so that a body of many pieces is no flood of messages.
 constexpr std::uint32_t kCreditStep = wire::kForwardCredit / 4;
+
+constexpr int kOk = 200;
+constexpr std::uint32_t kMostUsageTokens = 1U << 30U;
 
 bool Knows(const EngineFacts& facts, const std::string& name) {
   return name == facts.model || facts.aliases.contains(name) || facts.adapters.contains(name);
@@ -51,6 +56,42 @@ std::string RenamedBody::Next(std::string piece) {
   const std::uint64_t cut_from = std::max(first, begin_) - first;
   const std::uint64_t cut_to = std::min(taken_bytes_, end_) - first;
   return piece.replace(cut_from, cut_to - cut_from, first <= begin_ ? name_ : std::string());
+}
+
+void UsageFinder::OnBytes(std::string_view bytes) {
+  begin_.append(bytes.substr(0, kBeginBytes - begin_.size()));
+  if (bytes.size() > kEndBytes) bytes.remove_prefix(bytes.size() - kEndBytes);
+  end_.append(bytes);
+  if (end_.size() > 2 * kEndBytes) end_.erase(0, end_.size() - kEndBytes);
+}
+
+std::optional<std::uint32_t> UsageFinder::NumberOf(std::string_view name) const {
+  const std::string quoted = fmt::format("\"{}\":", name);
+  const bool is_in_end = end_.rfind(quoted) != std::string::npos;
+  const std::string& text = is_in_end ? end_ : begin_;
+  const std::size_t found = text.rfind(quoted);
+  if (found == std::string::npos) return std::nullopt;
+  const std::size_t begin = text.find_first_not_of(' ', found + quoted.size());
+  if (begin == std::string::npos) return std::nullopt;
+  std::uint32_t number = 0;
+  const char* const end = text.data() + text.size();
+  return std::from_chars(text.data() + begin, end, number).ec == std::errc() ? std::optional(number) : std::nullopt;
+}
+
+std::optional<UsageFinder::Usage> UsageFinder::Find() const {
+  if (const auto cached = NumberOf("cached_tokens")) {
+    std::optional<std::uint32_t> prompt = NumberOf("prompt_tokens");
+    if (!prompt) prompt = NumberOf("input_tokens");
+    if (prompt) return Usage{*prompt, std::min(*cached, *prompt)};
+  }
+  // These two tell what is cached beside what is not.
+  for (const auto& [cached_name, rest_name] :
+       {std::pair("cache_n", "prompt_n"), std::pair("cache_read_input_tokens", "input_tokens")}) {
+    const auto cached = NumberOf(cached_name);
+    const auto rest = NumberOf(rest_name);
+    if (cached && rest && *cached <= kMostUsageTokens && *rest <= kMostUsageTokens) return Usage{*cached + *rest, *cached};
+  }
+  return std::nullopt;
 }
 
 ForwardCalls::~ForwardCalls() {
@@ -147,6 +188,7 @@ bool ForwardCalls::OnHttp(const HttpEvent& event) {
     request.status = status->status;
     request.content_type = TypeOf(status->content_type);
   } else if (const auto* const bytes = std::get_if<HttpBytes>(&event.what)) {
+    if (request.status == kOk) request.usage.OnBytes(bytes->bytes);
     request.answer += bytes->bytes;
   } else if (const auto* const uploaded = std::get_if<HttpUploaded>(&event.what)) {
     request.uploaded_bytes += uploaded->bytes;
@@ -215,6 +257,9 @@ std::optional<LinkForwarded> ForwardCalls::TakeAnswer() {
   message.last = request.answer.empty() && (request.is_complete || request.error);
   if (message.last) {
     message.error = std::move(request.error);
+    const UsageFinder::Usage usage = request.usage.Find().value_or(UsageFinder::Usage());
+    message.prompt_tokens = usage.prompt_tokens;
+    message.cached_tokens = usage.cached_tokens;
     requests_.erase(key);
   } else {
     Note(key, request);

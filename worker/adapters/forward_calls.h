@@ -51,6 +51,33 @@ class RenamedBody {
   std::uint64_t taken_bytes_ = 0;
 };
 
+// Finds the usage that an engine tells in an answer, whole or streamed: OpenAI's and Anthropic's names for it, and
+// llama.cpp's timings. It looks at the beginning and the end alone, and for names between quotes: in a text that the
+// model wrote, these are escaped.
+class UsageFinder {
+ public:
+  struct Usage {
+    std::uint32_t prompt_tokens = 0;
+    std::uint32_t cached_tokens = 0;
+
+    bool operator==(const Usage&) const = default;
+  };
+
+  void OnBytes(std::string_view bytes);
+  // Empty: the answer does not tell both numbers.
+  [[nodiscard]] std::optional<Usage> Find() const;
+
+ private:
+  static constexpr std::size_t kBeginBytes = 4096;
+  static constexpr std::size_t kEndBytes = 16384;
+
+  // The last number of that name.
+  [[nodiscard]] std::optional<std::uint32_t> NumberOf(std::string_view name) const;
+
+  std::string begin_;
+  std::string end_;  // at least the last kEndBytes; of a short answer it is all, as is `begin_`
+};
+
 class ForwardCalls {
  public:
   // The references outlive it.
@@ -91,6 +118,7 @@ class ForwardCalls {
     std::string content_type = {};
     bool head_is_told = false;
     std::string answer = {};  // not told yet
+    UsageFinder usage = {};
     std::uint64_t credit = wire::kForwardCredit;
     bool is_complete = false;
     std::optional<Error> error = {};

@@ -51,6 +51,7 @@ struct WorkerFacts {
   std::string host = {};
   std::string engine = {};          // that it stands beside
   std::string cache_absence = {};   // why it does not tell what it caches, and what would change that
+  bool is_unread = false;           // its engine gets requests unread
   std::string engine_absence = {};  // why the engine that it stands beside can not be reached
   double engine_away_seconds = 0;
   bool is_in_sync = false;

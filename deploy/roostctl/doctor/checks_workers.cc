@@ -92,7 +92,10 @@ Finding StateOf(const WorkerFacts& worker) {
 
 void CheckIndex(const WorkerFacts& worker, Findings& findings) {
   if (worker.mode == "exact" && worker.is_in_sync) return;
-  if (!worker.cache_absence.empty()) {
+  if (worker.is_unread && worker.mode == "predicted") {
+    findings.push_back(OfWorker(worker, Severity::kNote, "its cache is predicted from the texts that were sent there",
+                                worker.cache_absence));
+  } else if (!worker.cache_absence.empty()) {
     const bool is_blind = worker.mode == "blind";
     findings.push_back(OfWorker(worker, is_blind ? Severity::kNote : Severity::kWarning,
                                 is_blind ? "is chosen by its load alone: the router knows nothing of its cache"
@@ -369,6 +372,7 @@ Result<std::vector<WorkerFacts>> ReadWorkerFacts(std::string_view workers_json) 
                        .host = Text(worker, "host"),
                        .engine = Text(worker, "engine"),
                        .cache_absence = Text(worker, "cache_absence"),
+                       .is_unread = FlagAt(worker, "/unread"),
                        .engine_absence = Text(worker, "engine_absence"),
                        .engine_away_seconds = SecondsAt(worker, "/engine_away_seconds").value_or(0),
                        .is_in_sync = FlagAt(worker, "/index_in_sync"),

@@ -48,13 +48,13 @@ std::optional<ForwardTokens> LastIn(std::string_view text) {
 
 }  // namespace
 
-void ForwardUsage::Add(std::string_view bytes) {
+void UsageReader::Add(std::string_view bytes) {
   begin_.append(bytes.substr(0, kKeptBytes - std::min(begin_.size(), kKeptBytes)));
   end_.append(bytes.substr(bytes.size() - std::min(bytes.size(), kKeptBytes)));
   if (end_.size() > 2 * kKeptBytes) end_.erase(0, end_.size() - kKeptBytes);
 }
 
-std::optional<ForwardTokens> ForwardUsage::Read() const {
+std::optional<ForwardTokens> UsageReader::Read() const {
   const std::optional<ForwardTokens> last = LastIn(end_);
   return last ? last : LastIn(begin_);
 }

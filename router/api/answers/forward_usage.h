@@ -19,7 +19,7 @@ struct ForwardTokens {
   std::uint64_t output = 0;
 };
 
-class ForwardUsage {
+class UsageReader {
  public:
   static constexpr std::size_t kKeptBytes = 4096;
 

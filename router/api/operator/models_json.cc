@@ -72,6 +72,7 @@ void WriteWorker(const WorkerStatus& worker, JsonWriter& json) {
   json.Key("in_flight_requests").Number(worker.in_flight_requests);
   json.Key("indexed_blocks").Number(worker.indexed_block_count).Key("index_in_sync").Bool(worker.index_in_sync);
   json.Key("mode").String(NameOf(worker.mode)).Key("cache_absence").String(worker.cache_absence);
+  json.Key("unread").Bool(worker.is_unread);
   json.Key("requests_total").Number(worker.requests_total);
   WriteShare(worker.share, json);
   WriteTotals(worker.totals, json);

@@ -10,9 +10,11 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "common/base/clock.h"
 #include "common/http/responder.h"
+#include "common/prefix/block_hash.h"
 #include "router/api/answers/client_watch.h"
 #include "router/api/routes/api.h"
 
@@ -48,6 +50,8 @@ struct Api::Call {
   // An engine gets the request unread; its model, or what it asks for, is nothing that this router can read.
   bool is_passed_on = false;
   std::optional<std::uint64_t> session;  // of such a request, see ForwardSpec
+  std::vector<BlockHash> pieces = {};    // the same
+  std::size_t instruction_pieces = 0;    // the same
   std::shared_ptr<ClientWatch> client = std::make_shared<ClientWatch>();
 };
 

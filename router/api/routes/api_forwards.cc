@@ -2,7 +2,6 @@
 // here, and what only an engine can read. They run on text threads.
 #include <fmt/format.h>
 #include <simdjson.h>
-#include <xxhash.h>
 
 #include <algorithm>
 #include <array>
@@ -20,12 +19,14 @@
 #include "common/base/log.h"
 #include "common/base/trace_context.h"
 #include "common/base/utf8.h"
+#include "common/prefix/block_hash.h"
 #include "router/api/answers/client_watch.h"
 #include "router/api/answers/forward_usage.h"
 #include "router/api/answers/generation.h"
 #include "router/api/answers/messages_answer.h"
 #include "router/api/answers/text_memory.h"
 #include "router/api/key_file.h"
+#include "router/api/requests/unread_prompt.h"
 #include "router/api/routes/api_call.h"
 #include "router/fleet/fleet_snapshot.h"
 
@@ -208,8 +209,9 @@ class ForwardAnswer : public std::enable_shared_from_this<ForwardAnswer> {
   bool ended_ = false;
   int status_ = 0;  // of the engine's answer, once it has begun
   std::string worker_id_;
+  std::optional<ForwardUsage> usage_;
   std::uint64_t answer_bytes_ = 0;
-  ForwardUsage usage_;
+  UsageReader reader_;  // of its tokens, for the key
   std::size_t ungranted_bytes_ = 0;
 
   std::mutex submit_mutex_;
@@ -275,7 +277,8 @@ void ForwardAnswer::Submit(ClientWatch& client, ForwardSpec spec) {
 void ForwardAnswer::OnPiece(ForwardPiece piece) {
   if (ended_) return;
   answer_bytes_ += piece.body.size();
-  usage_.Add(piece.body);
+  reader_.Add(piece.body);
+  usage_ = piece.usage;
   if (piece.head) Begin(*std::move(piece.head), piece.body, piece.is_last && !piece.error);
   if (ended_) return;
   if (!piece.body.empty()) responder_->Send(std::move(piece.body));
@@ -340,6 +343,7 @@ void ForwardAnswer::Fail(const Error& error) {
 
 std::vector<HttpHeader> ForwardAnswer::Headers() const {
   std::vector<HttpHeader> headers{{"x-roost-worker", worker_id_}};
+  if (usage_) headers.push_back({"x-roost-cached-tokens", fmt::to_string(usage_->cached_tokens)});
   if (options_.admission != nullptr) AddLimitHeaders(*options_.admission, services_.clock.Now(), headers);
   return headers;
 }
@@ -366,6 +370,8 @@ void ForwardAnswer::Conclude(int status, std::string_view outcome) {
                         {"answer_bytes", answer_bytes_},
                         {"prompt_tokens", tokens.prompt},
                         {"completion_tokens", tokens.output},
+                        {"cached_tokens", tokens.cached},
+                        {"promised_tokens", usage_ ? usage_->promised_tokens : 0},
                         {"seconds", ToSeconds(services_.clock.Now() - options_.started_at)}});
   if (!options_.trace.is_recorded()) return;
   trace::Span span = options_.trace.Own(fmt::format("POST {}", path_), options_.started_at, services_.clock.Now());
@@ -376,7 +382,11 @@ void ForwardAnswer::Conclude(int status, std::string_view outcome) {
 }
 
 ForwardTokens ForwardAnswer::CountTokens() {
-  const ForwardTokens tokens = usage_.Read().value_or(ForwardTokens());
+  ForwardTokens tokens = reader_.Read().value_or(ForwardTokens());
+  if (usage_) {
+    tokens.prompt = usage_->prompt_tokens;
+    tokens.cached = usage_->cached_tokens;
+  }
   if (options_.admission == nullptr || status_ == 0) return tokens;
   options_.admission->account().CountGeneration(tokens.prompt, tokens.cached, tokens.output);
   options_.admission->TakeTokens(tokens.prompt + tokens.output, services_.clock.Now());
@@ -388,10 +398,6 @@ ForwardTokens ForwardAnswer::CountTokens() {
 // Beside the body: its pieces joined, and for JSON the places of its values.
 constexpr std::uint64_t kJoinedBytes = 2;
 constexpr std::uint64_t kScannedBytes = 6;
-
-// The beginning of a prompt by which its session is known.
-constexpr std::size_t kSessionBytes = 1024;
-constexpr std::size_t kSessionDepth = 8;
 
 // The engines that have a route, for the answer where no worker's has it.
 struct EngineNeed {
@@ -428,57 +434,7 @@ Result<std::string> HeaderText(const HttpRequest& request, std::string_view name
   return InvalidArgument(std::string(name), "is no header that can be passed on");
 }
 
-// Appends the texts within the element, up to kSessionBytes.
-void AppendTexts(JsonElement element, std::size_t depth, std::string& text) {
-  if (depth == 0 || text.size() >= kSessionBytes) return;
-  if (const auto own = json::TextOf(element)) {
-    text.append(own->substr(0, kSessionBytes - text.size())).push_back('\n');
-  } else if (json::Array array; element.get(array) == simdjson::SUCCESS) {
-    for (const JsonElement part : array) AppendTexts(part, depth - 1, text);
-  } else if (json::Object object; element.get(object) == simdjson::SUCCESS) {
-    for (const auto member : object) AppendTexts(member.value, depth - 1, text);
-  }
-}
-
-// The session of a request: what it says, or how its prompt begins.
-std::optional<std::uint64_t> SessionOf(const JsonObject& body, const std::string& tenant) {
-  // All routers of a fleet compute the same, whatever they were built with.
-  const auto hash = [&tenant](std::string_view name) {
-    const std::string text = fmt::format("{}\n{}", tenant, name);
-    return XXH3_64bits(text.data(), text.size());
-  };
-  const auto named = body.String("session_id");
-  if (named.ok() && *named && !(*named)->empty()) return hash(**named);
-  std::string text;
-  for (const char* const field : {"system", "instructions", "messages", "input", "prompt"}) {
-    if (const auto element = body.Find(field)) AppendTexts(*element, kSessionDepth, text);
-  }
-  return text.empty() ? std::nullopt : std::optional(hash(text));
-}
-
-// Has a list of messages or parts one that is no text?
-bool HasMedia(JsonElement element, std::size_t depth) {
-  constexpr std::array<std::string_view, 12> kMedia{"image_url", "input_image", "image",       "image_embeds",
-                                                    "image_pil", "audio_url",   "input_audio", "audio",
-                                                    "video_url", "video",       "input_file",  "file"};
-  json::Array parts;
-  if (depth == 0 || element.get(parts) != simdjson::SUCCESS) return false;
-  return std::any_of(parts.begin(), parts.end(), [&](JsonElement part) {
-    const std::string_view type = json::At<std::string_view>(part, "type").value_or("");
-    if (std::find(kMedia.begin(), kMedia.end(), type) != kMedia.end()) return true;
-    JsonElement content;
-    return part.at_key("content").get(content) == simdjson::SUCCESS && HasMedia(content, depth - 1);
-  });
-}
-
-bool HasMedia(const JsonObject& body) {
-  constexpr std::size_t kLists = 3;  // messages, their parts, and those of a tool's result
-  for (const char* const field : {"messages", "input"}) {
-    const auto list = body.Find(field);
-    if (list && HasMedia(*list, kLists)) return true;
-  }
-  return false;
-}
+Error Unread() { return {ErrorCode::kInternal, "an engine reads it", ""}; }
 
 }  // namespace
 
@@ -487,8 +443,13 @@ Result<void> Api::CheckReadable(Call& call, const JsonObject& body) const {
   const bool has_route = model.routes.contains(call.request.path);
   if (model.has_text && !(has_route && HasMedia(body))) return {};
   call.is_passed_on = true;
-  call.session = SessionOf(body, TenantOf(call.admission));
-  return Error{ErrorCode::kInternal, "an engine reads it", ""};
+  const std::string tenant = TenantOf(call.admission);
+  call.session = SessionOf(body, tenant);
+  if (model.has_text) return Unread();
+  UnreadPrompt prompt = PiecesOf(body, model, tenant);
+  call.pieces = std::move(prompt.pieces);
+  call.instruction_pieces = prompt.instruction_pieces;
+  return Unread();
 }
 
 void Api::PassThrough(Call& call) {
@@ -528,12 +489,15 @@ Result<ForwardSpec> Api::ReadForward(Call& call) const {
   spec.model = call.model;
   spec.path = call.request.path;
   spec.session = call.session;
+  spec.pieces = std::move(call.pieces);
+  spec.instruction_pieces = call.instruction_pieces;
   if (!named.name.empty()) spec.head.model = call.model->name;
   spec.head.model_begin = named.begin;
   spec.head.model_end = named.end;
   // The body, and the part of it that is on its way.
   const std::uint64_t on_its_way = std::min<std::uint64_t>(text.size(), wire::kForwardCredit);
-  ROOST_RETURN_IF_ERROR(Hold(body.memory(), text.size() + on_its_way));
+  const std::uint64_t hashed = spec.pieces.size() * sizeof(BlockHash);
+  ROOST_RETURN_IF_ERROR(Hold(body.memory(), text.size() + on_its_way + hashed));
   spec.body = std::make_shared<const std::string>(std::move(text));
   spec.memory = std::make_shared<ByteBudget::Guard>(std::move(body.memory()));
   return spec;

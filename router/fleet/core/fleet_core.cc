@@ -206,6 +206,8 @@ void FleetCore::OnStep(Worker& worker, wire::Step step, Instant now) {
   const std::uint64_t was_away_ms = worker.load.engine_away_ms;
   worker.Report(std::move(step.load), now);
   LogAbsence(worker, was_away_ms);
+  // It may be another process, with an empty cache.
+  if (was_away_ms > 0 && worker.load.engine_away_ms == 0) worker.view.ForgetPredictions();
   worker_registry_.transfers().Report(worker.slot, worker.load, now);
   worker_registry_.Refresh(worker);
   // A retry changes other workers' charges but not the registry, so `worker` stays valid.

@@ -5,15 +5,24 @@
 
 #include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "common/base/rng.h"
+#include "router/fleet/text_pieces.h"
 
 namespace roost::router {
 namespace {
 
 // A request goes where its session went as long as that worker has at most a quarter more requests than the least
-// loaded, or so many.
+// loaded, or so many; and no more than it runs at a time, while the least loaded has fewer than that.
 constexpr std::uint32_t kSessionSlack = 4;
+
+// An answer takes about as long as computing 8 KiB of text: some 200 tokens, each as long as ten of a prompt.
+constexpr std::uint64_t kAnswerPieces = 8192 / kPieceBytes;
+constexpr std::uint32_t kOk = 200;
+// A request found its text if at least this share of what was promised was cached. Tokens and bytes are not evenly
+// spread.
+constexpr double kFoundShare = 0.5;
 
 Error NobodyHas(const ForwardSpec& spec) {
   return {ErrorCode::kUnavailable,
@@ -26,6 +35,17 @@ std::uint32_t RequestsAt(const Worker& worker) {
   const std::int64_t since = std::int64_t{worker.forward_count} - worker.reported_forward_count;
   return static_cast<std::uint32_t>(std::max<std::int64_t>(reported + since, 0));
 }
+
+// The time of a request with so many pieces to compute, in eighths of a piece: its answer takes an eighth longer for
+// each request that runs beside it, and waits for one of those when no place is free.
+std::uint64_t CostAt(const Worker& worker, std::uint64_t pieces) {
+  const std::uint64_t requests = RequestsAt(worker);
+  const std::uint64_t places = std::max(worker.hello.max_running_requests, 1U);
+  const std::uint64_t waits = requests < places ? 0 : requests + 1 - places;
+  return 8 * pieces + kAnswerPieces * (8 + requests + 8 * waits);
+}
+
+bool HasRoom(const Worker& worker) { return RequestsAt(worker) < worker.hello.max_running_requests; }
 
 // Highest random weight (Thaler, Ravishankar, A Name-Based Mapping Scheme for Rendezvous, 1996): all routers agree on
 // the order, and a worker that comes or goes moves its own sessions only.
@@ -55,19 +75,56 @@ std::vector<Worker*> ForwardTable::Candidates(const Request& request) {
   return candidates;
 }
 
-Worker* ForwardTable::Choose(const Request& request) {
+Worker* ForwardTable::Choose(Request& request, Instant now) {
+  request.promise = {};
   std::vector<Worker*> workers = Candidates(request);
   if (workers.empty()) return nullptr;
+  if (Worker* const known = ChooseByText(request, workers, now)) return known;
   std::rotate(workers.begin(), workers.begin() + static_cast<std::ptrdiff_t>(turn_++ % workers.size()), workers.end());
   const auto has_fewer = [](const Worker* a, const Worker* b) { return RequestsAt(*a) < RequestsAt(*b); };
   Worker* const least = *std::min_element(workers.begin(), workers.end(), has_fewer);
   if (!request.spec.session) return least;
+  if (HasRoom(*least)) std::erase_if(workers, [](const Worker* worker) { return !HasRoom(*worker); });
   const std::uint32_t most = RequestsAt(*least) + std::max(kSessionSlack, RequestsAt(*least) / 4);
   std::erase_if(workers, [most](const Worker* worker) { return RequestsAt(*worker) > most; });
   const auto weighs_less = [session = *request.spec.session](const Worker* a, const Worker* b) {
     return WeightOf(*a, session) < WeightOf(*b, session);
   };
   return *std::max_element(workers.begin(), workers.end(), weighs_less);
+}
+
+// Chats that only have their instructions in common, or less than half of their texts, do not all go where the first
+// one went: each has to be kept somewhere.
+Worker* ForwardTable::ChooseByText(Request& request, const std::vector<Worker*>& workers, Instant now) {
+  const std::vector<BlockHash>& pieces = request.spec.pieces;
+  if (pieces.empty() || request.spec.model->index == nullptr) return nullptr;
+  const std::vector<WorkerMatch> matches = request.spec.model->index->Match(pieces);
+  const auto held_by = [&matches](const Worker& worker) -> std::size_t {
+    const auto found = std::find_if(matches.begin(), matches.end(),
+                                    [&worker](const WorkerMatch& match) { return match.worker == worker.slot; });
+    return found == matches.end() ? 0 : found->block_count;
+  };
+  struct Prospect {
+    Worker* worker;
+    std::size_t held;
+    std::uint64_t cost;
+    std::uint64_t weight;
+  };
+  std::size_t most = 0;
+  std::vector<Prospect> prospects;
+  for (Worker* const worker : workers) {
+    const std::size_t held = held_by(*worker);
+    most = std::max(most, held);
+    prospects.push_back(
+        {worker, held, CostAt(*worker, pieces.size() - held), WeightOf(*worker, request.spec.session.value_or(0))});
+  }
+  if (most <= request.spec.instruction_pieces || 2 * most < pieces.size()) return nullptr;
+  const Prospect& best = *std::min_element(prospects.begin(), prospects.end(), [](const auto& a, const auto& b) {
+    return a.cost != b.cost ? a.cost < b.cost : a.weight > b.weight;
+  });
+  request.promise = {.promised_at = now, .piece_count = best.held};
+  if (best.held > 0) request.promise.used_at = best.worker->view.UsedAt(pieces[best.held - 1]);
+  return best.worker;
 }
 
 // ---- to workers ----
@@ -84,7 +141,7 @@ Result<RequestId> ForwardTable::Submit(ForwardSpec spec, std::shared_ptr<Forward
   request.id = RequestId(next_id_++);
   request.spec = std::move(spec);
   request.observer = std::move(observer);
-  Worker* const worker = Choose(request);
+  Worker* const worker = Choose(request, now);
   if (worker == nullptr) return NobodyHas(request.spec);
   requests_.emplace(request.id, std::move(owned));
   Send(request, *worker, now);
@@ -172,9 +229,13 @@ void ForwardTable::OnForwarded(const std::string& worker_id, wire::Forwarded mes
   if (message.status != 0 && !request->has_answer) {
     request->has_answer = true;
     piece.head = ForwardHead{static_cast<int>(message.status), std::move(message.content_type), worker_id};
+    Worker* const worker = registry_.Find(worker_id);
+    const bool is_computed = message.status == kOk && worker != nullptr;
+    if (is_computed && !request->spec.pieces.empty()) worker->view.OnComputed(request->spec.pieces, now);
   }
   if (message.last) {
     piece.is_last = true;
+    piece.usage = OnUsage(*request, message, now);
     piece.error = std::move(message.error);
   }
   if (piece.head || piece.is_last || !piece.body.empty())
@@ -183,6 +244,32 @@ void ForwardTable::OnForwarded(const std::string& worker_id, wire::Forwarded mes
   LeaveWorker(*request);
   attempts_.erase(request->attempt);
   requests_.erase(request->id);
+}
+
+// The router does not know how many tokens a piece has: it compares shares of the prompt.
+std::optional<ForwardUsage> ForwardTable::OnUsage(const Request& request, const wire::Forwarded& message, Instant now) {
+  Worker* const worker = registry_.Find(request.worker_id);
+  if (message.prompt_tokens == 0 || worker == nullptr) return std::nullopt;
+  const Promise& promise = request.promise;
+  ForwardUsage usage{.prompt_tokens = message.prompt_tokens,
+                     .cached_tokens = std::min(message.cached_tokens, message.prompt_tokens)};
+  worker->totals.prompt_tokens += usage.prompt_tokens;
+  worker->totals.cached_tokens += usage.cached_tokens;
+  if (promise.piece_count > 0) {
+    usage.promised_tokens = static_cast<std::uint32_t>(std::uint64_t{usage.prompt_tokens} * promise.piece_count /
+                                                       request.spec.pieces.size());
+  }
+  metrics_.OnFirstToken(worker->hello.model, {.prompt_tokens = usage.prompt_tokens,
+                                              .predicted_cached_tokens = usage.promised_tokens,
+                                              .actual_cached_tokens = usage.cached_tokens,
+                                              .block_tokens = kPieceTokens});
+  if (usage.cached_tokens < kFoundShare * usage.promised_tokens && promise.used_at) {
+    worker->view.ForgetUnusedSince(*promise.used_at);
+  }
+  const auto change = worker->view.OnOutcome(
+      {.promised_at = promise.promised_at, .promised = usage.promised_tokens, .found = usage.cached_tokens}, now);
+  if (change) TellModeChange(*worker, *change, metrics_);
+  return usage;
 }
 
 void ForwardTable::OnWorkerLost(const std::string& worker_id, Instant now) {
@@ -202,7 +289,7 @@ bool ForwardTable::Retry(Request& request, RetryReason reason, const Error& erro
   attempts_.erase(request.attempt);
   request.worker_id.clear();
   const bool may_go_on = !request.has_answer && request.attempt_count < options_.max_attempts;
-  Worker* const worker = may_go_on ? Choose(request) : nullptr;
+  Worker* const worker = may_go_on ? Choose(request, now) : nullptr;
   if (worker == nullptr) return End(request, error), false;
   metrics_.OnRetry(request.spec.model->model_name(), reason);
   Send(request, *worker, now);

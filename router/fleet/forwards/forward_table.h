@@ -1,6 +1,6 @@
 // The open requests that workers hand on to their engines unread.
 //
-//   Submit ─► attempt 1 ─► Forward, ForwardBody … ─► worker          chosen by load alone, or by what was asked before
+//   Submit ─► attempt 1 ─► Forward, ForwardBody … ─► worker     chosen by its text, its session and the workers' load
 //                │  worker lost, full or away, and nothing of an answer came
 //                └► attempt 2 at another worker ─► head ─► bytes … ─► end
 //
@@ -10,7 +10,12 @@
 // No request waits here: one that no worker takes ends. Every accepted request ends exactly once: it leaves the table
 // in the call that queues its last piece.
 //
-// Not thread-safe. The constructor's arguments outlive it. A submission and a retry take O(workers).
+// Where the router does not read a model's prompts, the pieces of their texts (text_pieces.h) are looked up in the same
+// index as blocks of tokens. A worker has those of the requests that it has answered, and what the engine tells of
+// cached tokens corrects that (OnUsage).
+//
+// Not thread-safe. The constructor's arguments outlive it. A submission and a retry take O(workers), an answer's
+// beginning O(pieces).
 #pragma once
 
 #include <cstddef>
@@ -63,6 +68,12 @@ class ForwardTable {
   [[nodiscard]] std::size_t size() const { return requests_.size(); }
 
  private:
+  // The beginning of a prompt's text that its worker should have computed.
+  struct Promise {
+    Instant promised_at{};
+    std::size_t piece_count = 0;
+    std::optional<Instant> used_at = {};  // the last of these pieces, before
+  };
   struct Request {
     RequestId id;
     ForwardSpec spec;
@@ -74,17 +85,23 @@ class ForwardTable {
     std::uint64_t sent_bytes = 0;
     std::uint64_t credit = 0;  // of the body
     bool has_answer = false;
+    Promise promise = {};  // of this attempt
   };
   using Requests = std::unordered_map<RequestId, std::unique_ptr<Request>>;
 
-  // The worker for a request: the least loaded that has not been tried; null when there is none.
-  [[nodiscard]] Worker* Choose(const Request& request);
+  // The worker for a request: one that has not been tried; null when there is none.
+  [[nodiscard]] Worker* Choose(Request& request, Instant now);
+  // The one that is done first, where most of the text is known to be somewhere; else null.
+  [[nodiscard]] Worker* ChooseByText(Request& request, const std::vector<Worker*>& workers, Instant now);
   [[nodiscard]] std::vector<Worker*> Candidates(const Request& request);
   void Send(Request& request, Worker& worker, Instant now);
   void SendBody(Request& request);
   void FreeBody(Request& request);
   // Ends the attempt, and makes another one or ends the request with `error`. True when it goes on.
   bool Retry(Request& request, RetryReason reason, const Error& error, Instant now);
+  // The engine tells what it found; compares it with the promise.
+  [[nodiscard]] std::optional<ForwardUsage> OnUsage(const Request& request, const wire::Forwarded& message,
+                                                    Instant now);
   void LeaveWorker(const Request& request);
   void CancelAttempt(const Request& request);
   void End(Request& request, std::optional<Error> error);

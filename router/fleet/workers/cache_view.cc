@@ -1,5 +1,9 @@
 #include "router/fleet/workers/cache_view.h"
 
+#include <algorithm>
+
+#include "router/fleet/text_pieces.h"
+
 namespace roost::router {
 
 namespace {
@@ -8,10 +12,14 @@ namespace {
 // after the same time.
 constexpr Duration kSnapshotPatience = std::chrono::seconds(1);
 
+bool IsRead(const wire::Hello& hello) { return !hello.tokenizer_digest.empty(); }
+
+// Events name blocks of tokens, which no request's prompt has here without a tokenizer.
+bool SendsUsefulEvents(const wire::Hello& hello) { return hello.sends_cache_events && IsRead(hello); }
+
 ModeTracker::Events EventsOf(const wire::Hello& hello) {
-  const bool is_read = !hello.tokenizer_digest.empty();  // else no request's blocks are known
-  if (!hello.keeps_prefixes || !is_read) return ModeTracker::Events::kNoBlocks;
-  return hello.sends_cache_events ? ModeTracker::Events::kSent : ModeTracker::Events::kNone;
+  if (!hello.keeps_prefixes) return ModeTracker::Events::kNoBlocks;
+  return SendsUsefulEvents(hello) ? ModeTracker::Events::kSent : ModeTracker::Events::kNone;
 }
 
 }  // namespace
@@ -19,8 +27,10 @@ ModeTracker::Events EventsOf(const wire::Hello& hello) {
 CacheView::CacheView(PrefixIndex& index, WorkerSlot slot, const wire::Hello& hello, ModeOptions options, Instant now)
     : index_(index),
       slot_(slot),
-      sends_events_(hello.sends_cache_events),
+      sends_events_(SendsUsefulEvents(hello)),
       checkpoints_(hello.checkpoints),
+      is_read_(IsRead(hello)),
+      block_tokens_(hello.block_tokens),
       sync_(index, slot, {.epoch = hello.epoch, .block_count = hello.block_count, .checkpoints = hello.checkpoints}),
       tracker_(EventsOf(hello), options, now),
       snapshot_due_(now + kSnapshotPatience) {
@@ -33,7 +43,7 @@ ViewSync::Outcome CacheView::Apply(const wire::Step& step, Instant now) {
   const ViewSync::Outcome outcome = sync_.Apply(step);
   if (outcome == ViewSync::Outcome::kWantSnapshot) snapshot_due_ = now + kSnapshotPatience;
   if (outcome == ViewSync::Outcome::kApplied && history_.has_value()) {
-    history_->Trim(step.load.cached_block_count, now);
+    history_->Trim(PredictedCount(step.load.cached_block_count), now);
   }
   return outcome;
 }
@@ -59,6 +69,19 @@ void CacheView::ForgetPredictions() {
   if (!history_.has_value()) return;
   history_.reset();
   history_.emplace(index_, slot_);
+}
+
+void CacheView::ForgetUnusedSince(Instant at) {
+  if (history_.has_value()) history_->ForgetUnusedSince(at);
+}
+
+std::optional<Instant> CacheView::UsedAt(BlockHash block) const {
+  return history_.has_value() ? history_->UsedAt(block) : std::nullopt;
+}
+
+std::size_t CacheView::PredictedCount(std::uint32_t block_count) const {
+  if (is_read_) return block_count;
+  return std::min<std::size_t>(kMaxWorkerPieces, std::uint64_t{block_count} * block_tokens_ / kPieceTokens);
 }
 
 std::optional<ModeTracker::Change> CacheView::OnOutcome(const PromisedTokens& outcome, Instant now) {

@@ -5,11 +5,14 @@
 //   predicted   RoutingHistory, from the requests that the worker computed for this router
 //   blind       nothing; the part is empty
 //
+// A worker whose prompts no router reads is predicted too, from the pieces of their texts (text_pieces.h).
+//
 // In every mode ViewSync checks the sequence numbers of the worker's messages: a gap means that tokens were lost.
 //
 // Not thread-safe. The index outlives the view. The view removes its blocks from the index when it is destroyed.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -41,6 +44,10 @@ class CacheView {
 
   // Forgets what the worker probably holds, in predicted mode.
   void ForgetPredictions();
+  // The same of what was not used after `at`, because a request did not find what was; see RoutingHistory.
+  void ForgetUnusedSince(Instant at);
+  // When a block was last used, as far as predictions know.
+  [[nodiscard]] std::optional<Instant> UsedAt(BlockHash block) const;
 
   // See ModeTracker. After a change the view is empty.
   [[nodiscard]] std::optional<ModeTracker::Change> OnOutcome(const PromisedTokens& outcome, Instant now);
@@ -60,11 +67,15 @@ class CacheView {
 
  private:
   std::optional<ModeTracker::Change> Follow(std::optional<ModeTracker::Change> change, Instant now);
+  // The blocks, or pieces of text, that a worker with so many blocks can hold.
+  [[nodiscard]] std::size_t PredictedCount(std::uint32_t block_count) const;
 
   PrefixIndex& index_;
   const WorkerSlot slot_;
   const bool sends_events_;  // of the hello
   const bool checkpoints_;   // the same
+  const bool is_read_;       // a router reads its prompts
+  const std::uint32_t block_tokens_;
   ViewSync sync_;
   ModeTracker tracker_;
   std::optional<RoutingHistory> history_;  // in predicted mode

@@ -20,14 +20,28 @@ void RoutingHistory::Use(std::span<const BlockHash> chain, Instant now) {
   }
 }
 
-void RoutingHistory::Trim(std::size_t block_count, Instant now) {
+template <typename IsOld>
+void RoutingHistory::DropWhile(IsOld is_old) {
   std::vector<BlockHash> gone;
-  while (!blocks_.empty() && (blocks_.size() > block_count || now - blocks_.back().used_at > kLife)) {
+  while (!blocks_.empty() && is_old(blocks_.back())) {
     gone.push_back(blocks_.back().hash);
     places_.erase(gone.back());
     blocks_.pop_back();
   }
   if (!gone.empty()) index_.Remove(worker_, gone);
+}
+
+void RoutingHistory::Trim(std::size_t block_count, Instant now) {
+  DropWhile([&](const Block& oldest) { return blocks_.size() > block_count || now - oldest.used_at > kLife; });
+}
+
+std::optional<Instant> RoutingHistory::UsedAt(BlockHash block) const {
+  const auto found = places_.find(block);
+  return found == places_.end() ? std::nullopt : std::optional(found->second->used_at);
+}
+
+void RoutingHistory::ForgetUnusedSince(Instant at) {
+  DropWhile([at](const Block& oldest) { return oldest.used_at <= at; });
 }
 
 }  // namespace roost::router

@@ -15,6 +15,7 @@
 #include <chrono>
 #include <cstddef>
 #include <list>
+#include <optional>
 #include <span>
 #include <unordered_map>
 
@@ -41,6 +42,12 @@ class RoutingHistory {
   // Keeps at most `block_count` blocks, and none that was not used for kLife.
   void Trim(std::size_t block_count, Instant now);
 
+  // The last use of a block; empty of one that it does not have.
+  [[nodiscard]] std::optional<Instant> UsedAt(BlockHash block) const;
+  // Forgets blocks that were not used after `at`: the worker no longer held one that was used then, and a cache drops
+  // what was used before that even sooner.
+  void ForgetUnusedSince(Instant at);
+
   [[nodiscard]] std::size_t block_count() const { return blocks_.size(); }
 
  private:
@@ -49,6 +56,10 @@ class RoutingHistory {
     Instant used_at;
   };
   using Blocks = std::list<Block>;
+
+  // Forgets the least recently used blocks for as long as `is_old` says so of the next one.
+  template <typename IsOld>
+  void DropWhile(IsOld is_old);
 
   PrefixIndex& index_;
   const WorkerSlot worker_;

@@ -379,6 +379,7 @@ WorkerStatus WorkerRegistry::StatusOf(const Worker& worker, Instant now) const {
           .host = worker.hello.host,
           .engine = worker.hello.engine,
           .cache_absence = worker.hello.cache_absence,
+          .is_unread = !BringsText(worker.hello),
           .compute = worker.hello.compute,
           .transfer = PublicPartOf(worker.hello.transfer)};
 }

@@ -140,6 +140,13 @@ TEST(WorkersTest, SaysWhatIsWrongWithEach) {
   EXPECT_EQ(unknown.severity, Severity::kWarning);
   EXPECT_EQ(unknown.advice, "give its address in --engine-events");
   EXPECT_EQ(worst([](WorkerFacts& worker) { worker.mode = "predicted"; }).severity, Severity::kWarning);
+  const Finding unread = worst([](WorkerFacts& worker) {
+    worker.mode = "predicted";
+    worker.is_unread = true;
+    worker.cache_absence = "one slot: -np N";
+  });
+  EXPECT_EQ(unread.severity, Severity::kNote);
+  EXPECT_EQ(unread.advice, "one slot: -np N");
   EXPECT_EQ(worst([](WorkerFacts& worker) { worker.mode = "blind"; }).severity, Severity::kNote);
   EXPECT_EQ(worst([](WorkerFacts& worker) { worker.is_in_sync = false; }).severity, Severity::kNote);
   EXPECT_EQ(worst([](WorkerFacts& worker) { worker.seconds_since_heard = 3; }).severity, Severity::kWarning);

@@ -1,11 +1,17 @@
 // Routes that engines answer: which model a request means, what the dispatcher gets, and how the answer comes back.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstddef>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
+#include <vector>
 
+#include "router/fleet/text_pieces.h"
 #include "tests/router/api/api_fixture.h"
 
 namespace roost::router {
@@ -207,6 +213,97 @@ TEST_F(PassThroughTest, TurnsOfAConversationHaveOneSession) {
   EXPECT_NE(turn(""), session(R"({"model":"strange","messages":[{"role":"user","content":"other"}]})"));
   const std::string named = R"({"model":"strange","session_id":"s1","messages":[{"role":"user","content":")";
   EXPECT_EQ(session(named + R"(a"}]})"), session(named + R"(b"}]})"));
+}
+
+TEST_F(PassThroughTest, ChatsWithTheSameInstructionsAreSessionsOfTheirOwn) {
+  const auto session = [this](std::string_view question) {
+    Chat(fmt::format(R"({{"model":"strange","messages":[{{"role":"system","content":"{}"}},)"
+                     R"({{"role":"user","content":"{}"}}]}})",
+                     std::string(5000, 's'), question));
+    return dispatcher_.forwards.back().session;
+  };
+  EXPECT_EQ(session("a"), session("a"));
+  EXPECT_NE(session("a"), session("b"));
+}
+
+// ---- the pieces of texts ----
+
+struct TextPiecesTest : PassThroughTest {
+  std::vector<BlockHash> Pieces(const std::string& body, const std::string& path = "/v1/chat/completions") {
+    Ask("POST", path, body);
+    return dispatcher_.forwards.back().pieces;
+  }
+  static std::string Message(std::string_view role, char letter, std::size_t size) {
+    return fmt::format(R"({{"role":"{}","content":"{}"}})", role, std::string(size, letter));
+  }
+  static std::string Chat(const std::string& messages, const std::string& more = "") {
+    return fmt::format(R"({{"model":"strange",{}"messages":[{}]}})", more, messages);
+  }
+  static std::size_t Common(const std::vector<BlockHash>& a, const std::vector<BlockHash>& b) {
+    const std::size_t size = std::min(a.size(), b.size());
+    return static_cast<std::size_t>(
+        std::mismatch(a.begin(), a.begin() + static_cast<std::ptrdiff_t>(size), b.begin()).first - a.begin());
+  }
+};
+
+TEST_F(TextPiecesTest, ALaterTurnBeginsWithTheEarlierOnes) {
+  const std::string first = Message("system", 's', 1000) + "," + Message("user", 'u', 1000);
+  const std::string more = "," + Message("assistant", 'a', 1000) + "," + Message("user", 'v', 1000);
+  const std::vector<BlockHash> turn = Pieces(Chat(first));
+  const std::vector<BlockHash> next = Pieces(Chat(first + more));
+  EXPECT_EQ(turn.size(), 2040 / kPieceBytes) << "with names and roles; the unfinished piece does not count";
+  EXPECT_EQ(next.size(), 4083 / kPieceBytes);
+  EXPECT_EQ(Common(turn, next), turn.size());
+  EXPECT_EQ(dispatcher_.forwards.back().instruction_pieces, 1021 / kPieceBytes + 1);
+  EXPECT_EQ(Pieces(Chat(first)), turn);
+  const std::string other = Message("system", 's', 1000) + "," + Message("user", 'w', 1000);
+  EXPECT_EQ(Common(turn, Pieces(Chat(other))), 4U);
+}
+
+TEST_F(TextPiecesTest, OnlyTheSameTenantModelAndSaltFindATextAgain) {
+  const std::string text = Message("user", 'u', 3000);
+  const std::vector<BlockHash> plain = Pieces(Chat(text));
+  EXPECT_EQ(Common(plain, Pieces(Chat(text, R"("cache_salt":"x",)"))), 0U);
+  EXPECT_EQ(Common(plain, Pieces(Chat(text, R"("cache":{"salt":"x"},)"))), 0U);
+  ServedModel other = Engine("strange-2", {"/v1/chat/completions"});
+  dispatcher_.models.push_back(std::make_shared<const ServedModel>(std::move(other)));
+  EXPECT_EQ(Common(plain, Pieces(fmt::format(R"({{"model":"strange-2","messages":[{}]}})", text))), 0U);
+}
+
+TEST_F(TextPiecesTest, ToolsComeFirstAndMarksOfTheCacheDoNotCount) {
+  const std::string tools =
+      fmt::format(R"("tools":[{{"type":"function","function":{{"name":"{}"}}}}],)", std::string(600, 't'));
+  const std::string text = Message("user", 'u', 1000);
+  EXPECT_EQ(Common(Pieces(Chat(text, tools)), Pieces(Chat(Message("user", 'v', 1000), tools))), 2U);
+  const std::string part = R"({"role":"user","content":[{"type":"text","text":")" + std::string(1000, 'u') + "\"";
+  EXPECT_EQ(Pieces(Chat(part + "}]}")), Pieces(Chat(part + R"(,"cache_control":{"type":"ephemeral"}}]})")));
+  EXPECT_EQ(Common(Pieces(Chat(Message("user", 'u', 254) + "," + Message("user", 'u', 600))),
+                   Pieces(Chat(Message("user", 'u', 1000)))),
+            1U)
+      << "texts are kept apart";
+}
+
+TEST_F(TextPiecesTest, LongTextsCountWithTheirBeginning) {
+  EXPECT_EQ(Pieces(Chat(Message("user", 'u', 2 * kMaxPieces * kPieceBytes))).size(), kMaxPieces);
+  EXPECT_TRUE(Pieces(Chat(Message("user", 'u', 10))).empty());
+  EXPECT_TRUE(Pieces(R"({"model":"strange","messages":7})").empty());
+  const std::string deep = std::string(500, '[') + std::string(500, ']');
+  EXPECT_TRUE(Pieces(R"({"model":"strange","messages":)" + deep + "}").empty());
+}
+
+TEST_F(TextPiecesTest, ModelsThatAreReadHaveNone) {
+  PassThroughTest::Chat(R"({"model":"bytes","messages":[{"role":"user","content":[{"type":"text","text":")" +
+                        std::string(3000, 'x') + R"("},{"type":"image_url","image_url":{"url":"data:,"}}]}]})");
+  EXPECT_TRUE(dispatcher_.forwards.back().pieces.empty()) << "its index has blocks of tokens";
+}
+
+TEST_F(PassThroughTest, CachedTokensOfAWholeAnswerAreInItsHeaders) {
+  const auto answer = Chat(R"({"model":"strange","messages":[]})");
+  Piece({.head = ForwardHead{200, "application/json", "w1"},
+         .body = "{}",
+         .is_last = true,
+         .usage = ForwardUsage{.prompt_tokens = 9, .cached_tokens = 7}});
+  EXPECT_EQ(HeaderOf(answer->response.value().headers, "x-roost-cached-tokens"), "7");
 }
 
 TEST_F(PassThroughTest, ImagesGoToAnEngineThatHasTheRoute) {

@@ -236,6 +236,8 @@ void FakeWorker::SendStep(std::vector<wire::TokenEvent> tokens) {
   load_.running_requests = static_cast<std::uint32_t>(running_.size());
   load_.free_block_count = kBlockCount - static_cast<std::uint32_t>(parents_.size());
   load_.cached_block_count = static_cast<std::uint32_t>(parents_.size());
+  // Beside an engine that gets requests unread, any block may hold something.
+  if (hello_.tokenizer_digest.empty()) load_.cached_block_count = hello_.block_count;
   load_.digest = digest();
   step.load = load_;
   outbox_.emplace_back(std::move(step));

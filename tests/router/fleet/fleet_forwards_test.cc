@@ -4,11 +4,15 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <memory>
+#include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
+#include "router/fleet/text_pieces.h"
 #include "tests/router/fleet/fleet_sim.h"
 
 namespace roost::router {
@@ -25,12 +29,14 @@ class PassedOn final : public ForwardObserver {
     body += piece.body;
     has_ended = piece.is_last;
     error = std::move(piece.error);
+    usage = piece.usage;
   }
 
   std::optional<ForwardHead> head;
   std::string body;
   bool has_ended = false;
   std::optional<Error> error;
+  std::optional<ForwardUsage> usage;
 };
 
 struct FleetForwardsTest : ::testing::Test {
@@ -40,6 +46,7 @@ struct FleetForwardsTest : ::testing::Test {
     FakeWorker& worker = sim.AddWorker(id);
     worker.hello().routes = std::move(routes);
     worker.hello().tokenizer_digest.clear();
+    worker.hello().block_count = 1U << 23U;
     worker.SayHello();
     sim.DeliverAll();
     return worker;
@@ -49,13 +56,16 @@ struct FleetForwardsTest : ::testing::Test {
     std::optional<RequestId> id;
     std::optional<Error> refusal;
   };
-  Asked Ask(std::string body = "{}", std::optional<std::uint64_t> session = {}, std::optional<Duration> time = {}) {
+  Asked Ask(std::string body = "{}", std::optional<std::uint64_t> session = {}, std::optional<Duration> time = {},
+            std::vector<BlockHash> pieces = {}, std::size_t instruction_pieces = 0) {
     Asked asked;
     ForwardSpec spec;
     spec.model = sim.core.models()->Main("demo");
     spec.path = "/v1/embeddings";
     spec.body = std::make_shared<const std::string>(std::move(body));
     spec.session = session;
+    spec.pieces = std::move(pieces);
+    spec.instruction_pieces = instruction_pieces;
     if (time) spec.deadline = sim.clock.Now() + *time;
     if (spec.model == nullptr) return asked.refusal = Error(), asked;
     const Result<RequestId> taken = sim.core.Forward(std::move(spec), asked.answer, sim.clock.Now());
@@ -94,7 +104,7 @@ TEST_F(FleetForwardsTest, ARequestGoesToAWorkerThatNamesItsPathAndBack) {
   EXPECT_EQ(sim.core.forward_count(), 0U);
 }
 
-TEST_F(FleetForwardsTest, AWorkerWithoutATokenizerIsReadyAndBlind) {
+TEST_F(FleetForwardsTest, AWorkerWithoutATokenizerIsReadyAndPredicted) {
   FakeWorker& worker = Join("a");
   EXPECT_EQ(worker.tokenizer_requests(), 0);
   const auto model = sim.core.models()->Main("demo");
@@ -104,9 +114,171 @@ TEST_F(FleetForwardsTest, AWorkerWithoutATokenizerIsReadyAndBlind) {
   const WorkerStatus status = sim.StatusOf("a").value();
   EXPECT_TRUE(status.ready);
   EXPECT_EQ(status.state, WorkerState::kReady);
-  EXPECT_EQ(status.mode, WorkerMode::kBlind);
+  EXPECT_EQ(status.mode, WorkerMode::kPredicted);
+  EXPECT_TRUE(status.is_unread);
   sim.Advance(5s);
   EXPECT_EQ(worker.tokenizer_requests(), 0);
+}
+
+TEST_F(FleetForwardsTest, AnEngineWithoutPrefixesIsBlind) {
+  FakeWorker& worker = sim.AddWorker("a");
+  worker.hello().tokenizer_digest.clear();
+  worker.hello().keeps_prefixes = false;
+  worker.SayHello();
+  sim.DeliverAll();
+  EXPECT_EQ(sim.StatusOf("a").value().mode, WorkerMode::kBlind);
+}
+
+// ---- texts ----
+
+// The pieces of a text: each letter is one.
+std::vector<BlockHash> PiecesOf(std::string_view text) {
+  TextPieces pieces{BlockHash()};
+  for (const char letter : text) pieces.Append(std::string(kPieceBytes - 1, letter));
+  return pieces.hashes();
+}
+
+// An answer.
+struct Told {
+  std::uint32_t prompt_tokens = 0;
+  std::uint32_t cached_tokens = 0;
+  std::uint32_t status = 200;
+};
+
+struct FleetTextsTest : FleetForwardsTest {
+  std::map<std::string, FakeWorker*> workers;
+
+  void JoinAll(const std::vector<std::string>& names) {
+    for (const std::string& name : names) workers[name] = &Join(name);
+  }
+  // Asks, and has the worker answer that gets it, which is returned.
+  std::string Turn(std::string_view text, Told told = {}, std::optional<std::uint64_t> session = {}) {
+    last = Ask("{}", session, {}, PiecesOf(text), instruction_pieces).answer;
+    sim.clock.Advance(1s);
+    for (auto& [name, worker] : workers) {
+      if (worker->passed().empty()) continue;
+      const RequestId id = worker->passed().begin()->first;
+      worker->passed().clear();
+      worker->Answer({.request_id = id, .status = told.status, .body = "x"});
+      worker->Answer(
+          {.request_id = id, .last = true, .prompt_tokens = told.prompt_tokens, .cached_tokens = told.cached_tokens});
+      sim.DeliverAll();
+      return name;
+    }
+    return "";
+  }
+
+  std::shared_ptr<PassedOn> last;
+  std::size_t instruction_pieces = 0;
+};
+
+TEST_F(FleetTextsTest, AChatGoesWhereItsTextWas) {
+  JoinAll({"a", "b", "c"});
+  std::set<std::string> homes;
+  for (char chat = 'A'; chat < 'M'; ++chat) {
+    std::string text(3, chat);
+    const std::string home = Turn(text);
+    homes.insert(home);
+    for (int turn = 0; turn < 4; ++turn) EXPECT_EQ(Turn(text += "xy"), home) << text;
+  }
+  EXPECT_EQ(homes.size(), 3U);
+}
+
+TEST_F(FleetTextsTest, TheTextCountsMoreThanTheSession) {
+  JoinAll({"a", "b", "c"});
+  const std::string home = Turn("AAAA", {}, 1);
+  for (std::uint64_t session = 2; session < 20; ++session) EXPECT_EQ(Turn("AAAAB", {}, session), home);
+}
+
+TEST_F(FleetTextsTest, ChatsWithTheSameInstructionsAreSpread) {
+  JoinAll({"a", "b", "c"});
+  const std::string instructions(50, 'S');
+  for (const std::size_t told : {std::size_t{0}, instructions.size()}) {
+    std::map<std::string, int> homes;
+    for (std::uint64_t chat = 0; chat < 26; ++chat) {
+      const std::string text = (told == 0 ? "SSS" : instructions) + std::string(5, static_cast<char>('a' + chat));
+      instruction_pieces = told;
+      const std::string home = Turn(text, {}, chat);
+      ++homes[home];
+      EXPECT_EQ(Turn(text + "xy", {}, chat + 100), home) << "a chat stays";
+    }
+    EXPECT_EQ(homes.size(), 3U);
+  }
+}
+
+TEST_F(FleetTextsTest, ALongTextIsWorthAWaitAndAShortOneIsNot) {
+  JoinAll({"a", "b"});
+  const std::string long_text(400, 'L');
+  FakeWorker& home = *workers.at(Turn(long_text));
+  FakeWorker& other = home.id() == "a" ? *workers.at("b") : *workers.at("a");
+  home.SetWaiting(6);  // of other routers
+  home.Heartbeat();
+  sim.DeliverAll();
+  EXPECT_EQ(Turn(long_text + "x"), home.id());
+  EXPECT_EQ(Turn("SSSS"), other.id());
+  home.SetWaiting(0);
+  home.Heartbeat();
+  sim.DeliverAll();
+  EXPECT_EQ(Turn("SSSSx"), other.id());
+  other.SetWaiting(3);
+  other.Heartbeat();
+  sim.DeliverAll();
+  EXPECT_EQ(Turn("SSSSxy"), home.id()) << "computing it takes less than waiting";
+}
+
+TEST_F(FleetTextsTest, WhatWasNotAnsweredIsNotCached) {
+  JoinAll({"a", "b"});
+  std::set<std::string> homes;
+  for (std::uint64_t session = 0; session < 20; ++session) homes.insert(Turn("AAAA", {.status = 500}, session));
+  EXPECT_EQ(homes.size(), 2U) << "each by its session";
+}
+
+TEST_F(FleetTextsTest, TheEnginesNumbersAreToldCountedAndCompared) {
+  JoinAll({"a"});
+  Turn("AAAA", {.prompt_tokens = 256});
+  EXPECT_EQ(last->usage, (ForwardUsage{.prompt_tokens = 256}));
+  Turn("AAAAB", {.prompt_tokens = 300, .cached_tokens = 250});
+  EXPECT_EQ(last->usage, (ForwardUsage{.prompt_tokens = 300, .cached_tokens = 250, .promised_tokens = 240}));
+  const WorkerStatus status = sim.StatusOf("a").value();
+  EXPECT_EQ(status.totals.prompt_tokens, 556U);
+  EXPECT_EQ(status.totals.cached_tokens, 250U);
+  Turn("C");
+  EXPECT_EQ(last->usage, std::nullopt);
+}
+
+// A server with room for two chats: what it has lost tells of the older ones too.
+TEST_F(FleetTextsTest, AMissForgetsWhatWasNotUsedSinceEither) {
+  JoinAll({"a"});
+  for (const char* const text : {"AAAA", "BBBB", "CCCC", "DDDD"}) Turn(text, {.prompt_tokens = 256});
+  Turn("BBBBx", {.prompt_tokens = 320, .cached_tokens = 10});
+  EXPECT_EQ(last->usage.value().promised_tokens, 256U);
+  Turn("AAAAx", {.prompt_tokens = 320});
+  EXPECT_EQ(last->usage.value().promised_tokens, 0U) << "used before what was missing";
+  Turn("DDDDx", {.prompt_tokens = 320, .cached_tokens = 256});
+  EXPECT_EQ(last->usage.value().promised_tokens, 256U);
+}
+
+TEST_F(FleetTextsTest, AnEngineThatComesBackHasNothing) {
+  JoinAll({"a"});
+  Turn("AAAA", {.prompt_tokens = 256});
+  workers.at("a")->SetEngineAway(5000, "connection refused");
+  workers.at("a")->Heartbeat();
+  sim.DeliverAll();
+  workers.at("a")->SetEngineAway(0, "");
+  workers.at("a")->Heartbeat();
+  sim.DeliverAll();
+  Turn("AAAAx", {.prompt_tokens = 320});
+  EXPECT_EQ(last->usage.value().promised_tokens, 0U);
+}
+
+TEST_F(FleetTextsTest, OneWorkersTextsAreBounded) {
+  JoinAll({"a"});
+  const std::string long_text(kMaxPieces, 'x');
+  for (char first = 'a'; first < 'z'; ++first) Turn(first + long_text);
+  workers.at("a")->Heartbeat();
+  sim.DeliverAll();
+  EXPECT_LE(sim.StatusOf("a").value().indexed_block_count, kMaxWorkerPieces);
+  EXPECT_GT(sim.StatusOf("a").value().indexed_block_count, 0U);
 }
 
 TEST_F(FleetForwardsTest, WithoutAWorkerThatTakesItItIsRefused) {

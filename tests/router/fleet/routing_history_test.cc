@@ -56,6 +56,19 @@ TEST_F(RoutingHistoryTest, LeastRecentlyUsedTailsGoFirst) {
   EXPECT_EQ(index.block_count(), 0U);
 }
 
+TEST_F(RoutingHistoryTest, WhatWasNotUsedSinceAMissIsForgotten) {
+  history.Use(ChainOf({1, 2, 3}), kStart);
+  history.Use(ChainOf({4, 5}), kStart + 1s);
+  history.Use(ChainOf({1, 6}), kStart + 2s);
+  EXPECT_EQ(history.UsedAt(ChainOf({1, 2, 3})[2]), kStart);
+  EXPECT_EQ(history.UsedAt(ChainOf({1})[0]), kStart + 2s);
+  EXPECT_EQ(history.UsedAt(ChainOf({9})[0]), std::nullopt);
+  history.ForgetUnusedSince(kStart + 1s);
+  EXPECT_EQ(Held(ChainOf({1, 2, 3})), 1U);
+  EXPECT_EQ(Held(ChainOf({4, 5})), 0U);
+  EXPECT_EQ(Held(ChainOf({1, 6})), 2U);
+}
+
 TEST_F(RoutingHistoryTest, WhatIsNotUsedForItsLifeGoes) {
   history.Use(ChainOf({1, 2}), kStart);
   history.Use(ChainOf({1}), kStart + 1s);

@@ -252,7 +252,62 @@ TEST(EngineProtocolTest, AnotherEngineThanBeforeIsNoticed) {
   EXPECT_FALSE(is_same([](EngineFacts& now) { now.block_tokens = 16; }));
   EXPECT_FALSE(is_same([](EngineFacts& now) { now.max_context_tokens -= 1; }));
   EXPECT_FALSE(is_same([](EngineFacts& now) { now.model = "other"; }));
+  EXPECT_TRUE(is_same([](EngineFacts& now) { now.aliases.insert(std::exchange(now.model, "other")); }))
+      << "it serves one more model, and names that first";
   EXPECT_FALSE(is_same([](EngineFacts& now) { now.ranks = {{0, 0}, {1, 1}}; }));
+}
+
+// ---- servers that take no tokens ----
+
+EngineFacts OpenAiFacts(std::string_view models, std::string_view props = "") {
+  EngineFacts facts;
+  EXPECT_TRUE(OpenAiProtocol().ReadFacts("/v1/models", models, facts).ok());
+  if (!props.empty()) EXPECT_TRUE(OpenAiProtocol().ReadFacts("/props", props, facts).ok());
+  return facts;
+}
+
+TEST(OpenAiEngineProtocolTest, ListsOfModelsNeedNothingButNames) {
+  EngineFacts facts = OpenAiFacts(R"({"data":[{"id":"qwen3:8b"},{"id":"gemma3:4b"},{"id":"nomic-embed-text"}]})");
+  EXPECT_EQ(facts.model, "gemma3:4b") << "the first by name, in whatever order they come";
+  EXPECT_EQ(facts.aliases, (std::set<std::string>{"nomic-embed-text", "qwen3:8b"}));
+  EXPECT_GT(facts.max_context_tokens, 100'000U);
+  EXPECT_GT(facts.grain_count(), 1000U);
+  EXPECT_FALSE(facts.max_running_requests);
+  EXPECT_EQ(OpenAiFacts(R"({"data":[{"id":"only"}]})").model, "only");
+  EXPECT_FALSE(OpenAiProtocol().ReadFacts("/v1/models", R"({"data":[]})", facts = {}).ok());
+  EXPECT_FALSE(OpenAiProtocol().ReadFacts("/v1/models", "<html>", facts = {}).ok());
+}
+
+TEST(OpenAiEngineProtocolTest, PropsTellSlotsContextAndBuild) {
+  const EngineFacts facts = OpenAiFacts(
+      R"({"data":[{"id":"m"}]})",
+      R"({"total_slots":2,"default_generation_settings":{"n_ctx":8192},"endpoint_slots":true,"build_info":"b7-abc"})");
+  EXPECT_EQ(facts.max_running_requests, 2U);
+  EXPECT_EQ(facts.max_context_tokens, 8192U);
+  EXPECT_EQ(facts.version, "llama.cpp b7-abc");
+  EXPECT_EQ(facts.advice, "");
+  for (const char* const other : {"<html>", "[]", "{}", R"({"total_slots":0})", R"({"total_slots":4294967295})"}) {
+    EXPECT_EQ(OpenAiFacts(R"({"data":[{"id":"m"}]})", other).version, "server") << other;
+  }
+}
+
+TEST(OpenAiEngineProtocolTest, WhatCostsHitsIsToldWithTheFlagThatMendsIt) {
+  const auto advice = [](std::string_view props) {
+    return OpenAiFacts(R"({"data":[{"id":"m","meta":{"n_ctx_train":4096}}]})", props).advice;
+  };
+  EXPECT_THAT(advice(R"({"total_slots":1})"), HasSubstr("-np N"));
+  EXPECT_THAT(advice(R"({"total_slots":4,"default_generation_settings":{"n_ctx":4096}})"), HasSubstr("-np 4"));
+  EXPECT_EQ(advice(R"({"total_slots":4,"default_generation_settings":{"n_ctx":1024}})"), "");
+  EXPECT_THAT(advice(R"({"total_slots":2,"endpoint_slots":false})"), HasSubstr("--slots"));
+  EXPECT_EQ(advice(R"({"total_slots":8,"default_generation_settings":{"n_ctx":4096}})"), "");
+}
+
+TEST(OpenAiEngineProtocolTest, TokensAreRefused) {
+  EXPECT_FALSE(OpenAiProtocol().takes_tokens());
+  const wire::Generate generate = GreedyRequest();
+  const EngineFacts facts;
+  const CallPlan plan{.generate = generate, .facts = facts, .id = "x"};
+  EXPECT_FALSE(OpenAiProtocol().BuildRequest(plan).ok());
 }
 
 // ---- SGLang: after its documentation, not recorded ----

@@ -370,5 +370,21 @@ TEST_F(EngineStandingTest, AnAdapterThatTheEngineDoesNotKnowIsAskedForAtOnce) {
   EXPECT_EQ(engine().watch().facts().adapters, std::set<std::string>{"poet"}) << "it was loaded anew";
 }
 
+// Its worker's own requests are all that routers can hear of.
+TEST_F(EngineStandingTest, TheLoadIsDueWithoutAPageToo) {
+  CallIds ids;
+  testing_support::FakeHttp http;
+  EngineWatch watch(OpenAiProtocol(), {.model = "m"}, {}, clock_, ids, http);
+  for (int round = 0; round < 3; ++round) {
+    watch.Tick(OpenWork::kNone);
+    EXPECT_TRUE(watch.TakeNewLoad());
+    watch.Tick(OpenWork::kNone);
+    EXPECT_FALSE(watch.TakeNewLoad());
+    EXPECT_LE(watch.TimeToNextTick(), WatchTimes().load_interval);
+    clock_.Advance(WatchTimes().load_interval);
+  }
+  EXPECT_EQ(http.sent.size(), 1U) << "its health";
+}
+
 }  // namespace
 }  // namespace roost::worker::adapters

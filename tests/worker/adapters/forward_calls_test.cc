@@ -4,10 +4,17 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <optional>
 #include <random>
 #include <string>
+#include <string_view>
 #include <utility>
 
+#include "tests/support/source_dir.h"
 #include "tests/worker/adapters/fake_http.h"
 
 namespace roost::worker::adapters {
@@ -284,6 +291,81 @@ TEST_F(ForwardCallsTest, RandomCutsAndCreditsLoseNothing) {
       ASSERT_LE(told.size(), credit);
     }
     EXPECT_TRUE(told == answer);
+  }
+}
+
+// ---- what the engine tells of its cache ----
+
+std::optional<UsageFinder::Usage> UsageIn(std::string_view answer, std::size_t piece_bytes = 7) {
+  UsageFinder finder;
+  for (; !answer.empty(); answer.remove_prefix(std::min(piece_bytes, answer.size()))) {
+    finder.OnBytes(answer.substr(0, piece_bytes));
+  }
+  return finder.Find();
+}
+
+TEST(UsageFinderTest, EveryServersWordsForItAreKnown) {
+  const UsageFinder::Usage usage{.prompt_tokens = 100, .cached_tokens = 64};
+  for (
+      const char* const answer :
+      {R"({"choices":[],"usage":{"completion_tokens":4,"prompt_tokens":100,"prompt_tokens_details":{"cached_tokens":64}}})",
+       R"(data: {"usage": {"prompt_tokens": 100, "prompt_tokens_details": {"cached_tokens": 64}}})",
+       R"(data: {"choices":[{"finish_reason":"stop"}],"timings":{"cache_n":64,"prompt_n":36,"predicted_n":4}})",
+       R"({"type":"message","usage":{"cache_read_input_tokens":64,"input_tokens":36,"output_tokens":4}})",
+       R"({"object":"response","usage":{"input_tokens":100,"input_tokens_details":{"cached_tokens":64}}})"}) {
+    EXPECT_EQ(UsageIn(answer), usage) << answer;
+    EXPECT_EQ(UsageIn(answer, 1U << 20U), usage) << answer;
+  }
+}
+
+TEST(UsageFinderTest, RecordedAnswersOfLlamaCppTellIt) {
+  const std::filesystem::path folder =
+      std::filesystem::path(roost::testing_support::SourceDir()) / "tests/engines/recordings/llama.cpp";
+  std::optional<std::uint32_t> prompt;
+  for (const char* const name : {"chat.json", "chat-again.json", "chat-stream.txt", "chat-stream-usage.txt"}) {
+    std::ifstream file(folder / name);
+    const std::string answer(std::istreambuf_iterator<char>(file), {});
+    const std::optional<UsageFinder::Usage> usage = UsageIn(answer);
+    ASSERT_TRUE(usage) << name;
+    EXPECT_EQ(usage->prompt_tokens, prompt.value_or(usage->prompt_tokens)) << name;
+    EXPECT_EQ(usage->cached_tokens, prompt ? *prompt - 1 : 0) << name;
+    prompt = usage->prompt_tokens;
+  }
+}
+
+TEST(UsageFinderTest, HalfOfItIsNothing) {
+  for (const char* const answer :
+       {"", R"({"usage":{"prompt_tokens":100,"completion_tokens":4}})",
+        R"({"prompt_tokens_details":{"cached_tokens":64}})", R"("cached_tokens":)",
+        R"("cached_tokens":-1,"prompt_tokens":5)", R"("cached_tokens":"1","prompt_tokens":5)",
+        R"("cache_n":4294967295,"prompt_n":4294967295)"}) {
+    EXPECT_EQ(UsageIn(answer), std::nullopt) << answer;
+  }
+}
+
+TEST(UsageFinderTest, WhatTheModelWroteIsNoUsage) {
+  EXPECT_EQ(UsageIn(R"({"content":"{\"cached_tokens\":9,\"prompt_tokens\":9}"})"), std::nullopt);
+  EXPECT_EQ(UsageIn(R"("cached_tokens":70,"prompt_tokens":60)"), (UsageFinder::Usage{60, 60})) << "at most all";
+}
+
+TEST(UsageFinderTest, ItIsFoundAtBothEndsOfALongAnswer) {
+  const std::string filling(1U << 20U, 'x');
+  EXPECT_EQ(UsageIn(R"("cache_read_input_tokens":1,"input_tokens":2)" + filling, 5000), (UsageFinder::Usage{3, 1}));
+  EXPECT_EQ(UsageIn(filling + R"("cached_tokens":1,"prompt_tokens":2)", 5000), (UsageFinder::Usage{2, 1}));
+}
+
+TEST_F(ForwardCallsTest, TheUsageComesWithTheEndOfAGoodAnswer) {
+  for (const int status : {200, 500}) {
+    Begin(Embed(static_cast<std::uint64_t>(status), "{}"));
+    const CallId call = Only();
+    Status(call, status);
+    Bytes(call, R"({"usage":{"prompt_tokens":100,"prompt_tokens_details":{"cached_tokens":64}}})");
+    EXPECT_EQ(Take().at(0).prompt_tokens, 0U);
+    End(call);
+    const std::vector<wire::Forwarded> answer = Take();
+    ASSERT_EQ(answer.size(), 1U);
+    EXPECT_EQ(answer[0].prompt_tokens, status == 200 ? 100U : 0U);
+    EXPECT_EQ(answer[0].cached_tokens, status == 200 ? 64U : 0U);
   }
 }
 

@@ -1,0 +1,13 @@
+#!/usr/bin/env bash
+# Runs workers beside llama.cpp's own server, with the demo model. Outside CI: it installs 150 MB from the Python package
+# index. Needs a release build.
+#
+#   tests/engines/llama_cpp.sh              the tests
+#   tests/engines/llama_cpp.sh --record     writes recordings/llama.cpp anew
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+
+. tests/support/python_environment.sh
+folder=$(python_environment llama tests/engines/requirements-llama.txt)
+export ROOST_LLAMA_PYTHON="$folder/bin/python"
+exec /usr/bin/python3 tests/engines/llama_cpp_test.py "$@"

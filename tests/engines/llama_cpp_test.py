@@ -1,0 +1,85 @@
+"""llama.cpp's own server (llama_server.py) behind real daemons, and the recordings that llama_double.py is held to. Started
+by llama_cpp.sh, which knows where the server is."""
+
+import http.client
+import json
+import os
+import subprocess
+import sys
+import unittest
+
+import openai_test
+from llama_double_test import EXCHANGES, RECORDINGS, ask
+from openai_test import HERE, Chat, free_port
+
+
+class LlamaServer(openai_test.Server):
+    program = [os.environ.get("ROOST_LLAMA_PYTHON", sys.executable), HERE / "llama_server.py"]
+
+    def start(self):
+        # The library writes its log to both.
+        self.process = subprocess.Popen([*map(str, self.program), "--port", str(self.port), *self.flags],
+                                        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        while not self.process.stdout.readline().startswith("ready"):
+            if self.process.poll() is not None:
+                raise RuntimeError("the server did not start")
+
+    def slots(self):
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        try:
+            connection.request("GET", "/slots")
+            return json.loads(connection.getresponse().read())
+        finally:
+            connection.close()
+
+
+class LlamaCppTest(openai_test.Fleets, unittest.TestCase):
+    server = LlamaServer
+
+    def test_answers_are_those_of_the_server_itself(self):
+        router = self.fleet(servers=1)
+        body = {"model": "demo-model", "messages": [{"role": "user", "content": "Who goes there?"}], "max_tokens": 12,
+                "temperature": 0}
+        direct = ask(self.servers[0].port, "POST", "/v1/chat/completions", body)
+        answer = router.request("POST", "/v1/chat/completions", body)
+        self.assertEqual(answer.json()["choices"], json.loads(direct)["choices"])
+        self.assertEqual(router.request("POST", "/v1/messages", {**body, "max_tokens": 4}).status, 200)
+        self.assertEqual(router.request("POST", "/tokenize", {"model": "demo-model", "content": "a b"}).status, 200)
+        self.assertEqual(router.request("POST", "/v1/embeddings", {"model": "demo-model", "input": "x"}).status, 404)
+
+    def test_chats_find_their_text_again(self):
+        router = self.fleet("--slots", "4", "--context", "16384")
+        chats = [Chat(router, name, temperature=0) for name in "abcdefgh"]
+        for _ in range(4):
+            for chat in chats:
+                chat.turn()
+        for chat in chats:
+            self.assertEqual(len(set(chat.workers)), 1, chat.workers)
+            self.assertGreater(min(chat.shares[1:]), 0.7, chat.shares)
+        wait = openai_test.wait_until
+        wait(lambda: len(openai_test.passed_on(router)) == 32, "the log")
+        later = openai_test.passed_on(router)[8:]
+        promised = sum(record["promised_tokens"] for record in later)
+        cached = sum(record["cached_tokens"] for record in later)
+        self.assertLess(abs(promised - cached), 0.2 * cached, "what was promised was found")
+
+    def test_a_server_without_np_is_advised(self):
+        router = self.fleet("--slots", "0", "--context", "4096", servers=1)
+        self.assertIn("-np 4", router.workers()[0]["cache_absence"])
+
+
+def record():
+    server = LlamaServer("--slots", "2")
+    try:
+        RECORDINGS.mkdir(parents=True, exist_ok=True)
+        for name, (method, path, body) in EXCHANGES.items():
+            (RECORDINGS / name).write_text(ask(server.port, method, path, body).rstrip() + "\n")
+    finally:
+        server.kill()
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["--record"]:
+        record()
+    else:
+        unittest.main()

@@ -1,0 +1,254 @@
+"""A double of servers that take requests as clients write them: llama.cpp's as recordings/llama.cpp has it, and with --like
+ollama or --like mlx one of those, with what they tell and what they do not.
+
+    llama_double.py --port 8080 [--slots 2] [--context 8192] [--models a,b] [--like ollama] [--token-ms 5] …
+
+It has slots, each of which holds one text. A request goes to the idle slot whose text begins most alike (at least a tenth of
+the prompt, as llama.cpp does), else to the one that was idle for longest, and waits while all are busy. A text that it would
+replace goes to RAM, from where it comes back. Four bytes are a token. Prompts cost --prefill-us for each token that the slot lacks. Answers follow from the prompt.
+"""
+
+import argparse
+import http.server
+import json
+import threading
+import time
+import zlib
+
+BUILD = "b7777-double"
+SIMILARITY = 0.1
+
+
+def tokens_of(text):
+    data = text.encode()
+    return [data[i:i + 4] for i in range(0, len(data), 4)]
+
+
+def text_of(content):
+    if isinstance(content, list):
+        return "".join(part.get("text", f"<{part['type']}>") for part in content)
+    return content or ""
+
+
+def render(body):
+    """The prompt of a chat or a completion."""
+    if "messages" not in body:
+        return body["prompt"]
+    tools = "".join(json.dumps(tool) for tool in body.get("tools") or [])
+    return tools + "".join(f"<|{m['role']}|>{text_of(m.get('content'))}" for m in body["messages"]) + "<|assistant|>"
+
+
+def words_of(prompt, count):
+    return [f"w{zlib.crc32(f'{i}{prompt[-64:]}'.encode()) % 1000} " for i in range(count)]
+
+
+def common(a, b):
+    length = min(len(a), len(b))
+    return next((i for i in range(length) if a[i] != b[i]), length)
+
+
+class Slots:
+    def __init__(self, count, ram_texts):
+        self.ram = []
+        self.ram_texts = ram_texts
+        self.held = [[] for _ in range(count)]
+        self.busy = [False] * count
+        self.used = [0] * count
+        self.turn = 0
+        self.change = threading.Condition()
+
+    def take(self, prompt):
+        """The slot, and how many of the prompt's tokens it has."""
+        with self.change:
+            self.change.wait_for(lambda: not all(self.busy))
+            idle = [i for i, busy in enumerate(self.busy) if not busy]
+            best = max(idle, key=lambda i: common(self.held[i], prompt))
+            if common(self.held[best], prompt) <= SIMILARITY * len(prompt):
+                best = min(idle, key=lambda i: self.used[i])
+            cached = min(self.restored(best, prompt), len(prompt) - 1)
+            self.busy[best] = True
+            self.held[best] = prompt
+            return best, cached
+
+    def restored(self, slot, prompt):
+        """The slot's tokens of the prompt, after a text that it would lose went to RAM, and a better one came from there."""
+        held = self.held[slot]
+        if common(held, prompt) < 0.5 * len(held):
+            self.ram = [*self.ram, held][-self.ram_texts:]
+        best = max(self.ram, key=lambda text: common(text, prompt), default=[])
+        if common(best, prompt) <= common(held, prompt):
+            return common(held, prompt)
+        self.ram.remove(best)
+        return common(best, prompt)
+
+    def give_back(self, slot, tokens):
+        with self.change:
+            self.turn += 1
+            self.used[slot] = self.turn
+            self.held[slot] = tokens
+            self.busy[slot] = False
+            self.change.notify_all()
+
+
+class Answer:
+    """One answer: what llama.cpp writes of it."""
+
+    def __init__(self, options, body):
+        self.options = options
+        self.body = body
+        self.is_chat = "messages" in body
+        self.prompt = render(body)
+        self.tokens = tokens_of(self.prompt)
+        limit = body.get("max_tokens") or body.get("max_completion_tokens") or 8
+        self.words = words_of(self.prompt, limit)
+        self.cached = 0
+
+    def usage(self):
+        usage = {"completion_tokens": len(self.words), "prompt_tokens": len(self.tokens),
+                 "total_tokens": len(self.tokens) + len(self.words)}
+        if self.options.like != "ollama":
+            usage["prompt_tokens_details"] = {"cached_tokens": self.cached}
+        return usage
+
+    def timings(self):
+        if self.options.like != "llama.cpp":
+            return {}
+        return {"timings": {"cache_n": self.cached, "prompt_n": len(self.tokens) - self.cached,
+                            "predicted_n": len(self.words)}}
+
+    def head(self, kind):
+        return {"created": 1, "id": "chatcmpl-double", "model": self.body.get("model", ""), "system_fingerprint": BUILD,
+                "object": f"chat.completion{kind}" if self.is_chat else "text_completion"}
+
+    def whole(self):
+        text = "".join(self.words)
+        choice = {"finish_reason": "length", "index": 0}
+        choice |= {"message": {"role": "assistant", "content": text}} if self.is_chat else {"text": text}
+        return {"choices": [choice], **self.head(""), "usage": self.usage(), **self.timings()}
+
+    def chunk(self, word):
+        piece = {"delta": {"content": word}} if self.is_chat else {"text": word}
+        return {"choices": [{"finish_reason": None, "index": 0, **piece}], **self.head(".chunk")}
+
+    def ends(self):
+        piece = {"delta": {}} if self.is_chat else {"text": ""}
+        end = {"choices": [{"finish_reason": "length", "index": 0, **piece}], **self.head(".chunk")}
+        if not (self.body.get("stream_options") or {}).get("include_usage"):
+            return [{**end, **self.timings()}]
+        return [end, {"choices": [], **self.head(".chunk"), "usage": self.usage(), **self.timings()}]
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # a head and its body are two writes
+    options = None
+    slots = None
+    requests = []
+    together = None
+
+    def log_message(self, *_args):
+        pass
+
+    def send(self, status, body):
+        data = json.dumps(body).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def refuse(self, status, message):
+        self.send(status, {"error": {"code": status, "message": message, "type": "not_found_error"}})
+
+    def do_GET(self):
+        options = self.options
+        models = [{"id": name, "object": "model", "created": 1, "owned_by": "llamacpp"} for name in options.models]
+        pages = {"/v1/models": lambda: {"object": "list", "data": models}, "/requests": lambda: self.requests}
+        if options.like == "llama.cpp":
+            for model in models:
+                model["meta"] = {"n_ctx_train": 4 * options.context}
+            slots = [{"id": i, "n_ctx": options.context, "is_processing": busy} for i, busy in enumerate(self.slots.busy)]
+            pages |= {"/health": lambda: {"status": "ok"}, "/props": self.props, "/slots": lambda: slots}
+        if self.path not in pages:
+            return self.refuse(404, "File Not Found")
+        return self.send(200, pages[self.path]())
+
+    def props(self):
+        options = self.options
+        return {"default_generation_settings": {"params": {}, "n_ctx": options.context}, "total_slots": options.slots,
+                "model_path": "/models/double.gguf", "endpoint_slots": not options.no_slots, "endpoint_props": False,
+                "endpoint_metrics": False, "chat_template": "", "build_info": BUILD}
+
+    def do_POST(self):
+        data = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        if self.path not in ("/v1/chat/completions", "/v1/completions"):
+            return self.refuse(404, "File Not Found")
+        try:
+            answer = Answer(self.options, json.loads(data))
+        except (ValueError, KeyError, TypeError) as error:
+            return self.refuse(400, f"not a request: {error}")
+        if len(answer.tokens) >= self.options.context:
+            return self.refuse(400, "the request exceeds the available context size")
+        slot, answer.cached = self.slots.take(answer.tokens)
+        try:
+            time.sleep((len(answer.tokens) - answer.cached) * self.options.prefill_us / 1e6)
+            if self.together:
+                self.together.wait(60)
+            self.requests.append({"prompt": len(answer.tokens), "cached": answer.cached, "slot": slot,
+                                  "model": answer.body.get("model")})
+            self.answer(answer)
+        finally:
+            self.slots.give_back(slot, answer.tokens + tokens_of("".join(answer.words)))
+
+    def answer(self, answer):
+        if not answer.body.get("stream"):
+            time.sleep(len(answer.words) * self.options.token_ms / 1e3)
+            return self.send(200, answer.whole())
+        self.send_response(200)
+        self.send_header("Content-Type", "text/event-stream")
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        for word in answer.words:
+            self.event(json.dumps(answer.chunk(word)))
+            time.sleep(self.options.token_ms / 1e3)
+        for end in answer.ends():
+            self.event(json.dumps(end))
+        self.event("[DONE]")
+        self.wfile.write(b"0\r\n\r\n")
+
+    def event(self, data):
+        text = f"data: {data}\n\n".encode()
+        self.wfile.write(b"%x\r\n%s\r\n" % (len(text), text))
+
+
+class Server(http.server.ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 128
+
+    def handle_error(self, _request, _client):
+        pass  # a client that went away
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--port", type=int, required=True)
+    parser.add_argument("--slots", type=int, default=2)
+    parser.add_argument("--context", type=int, default=65536, help="tokens of a slot")
+    parser.add_argument("--models", type=lambda text: text.split(","), default=["demo-model"])
+    parser.add_argument("--like", choices=["llama.cpp", "ollama", "mlx"], default="llama.cpp")
+    parser.add_argument("--ram-texts", type=int, default=64, help="that its --cache-ram holds")
+    parser.add_argument("--no-slots", action="store_true", help="as llama.cpp's flag: no page of them")
+    parser.add_argument("--together", type=int, help="answers begin once so many requests are there")
+    parser.add_argument("--prefill-us", type=float, default=0)
+    parser.add_argument("--token-ms", type=float, default=0)
+    Handler.options = parser.parse_args()
+    Handler.slots = Slots(Handler.options.slots, Handler.options.ram_texts)
+    if Handler.options.together:
+        Handler.together = threading.Barrier(Handler.options.together)
+    server = Server(("127.0.0.1", Handler.options.port), Handler)
+    print("ready", flush=True)
+    server.serve_forever()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,80 @@
+"""llama_double.py against recordings of llama.cpp's server: what it says is said there, with the same types."""
+
+import http.client
+import json
+import pathlib
+import unittest
+
+import openai_test
+
+RECORDINGS = pathlib.Path(__file__).resolve().parent / "recordings/llama.cpp"
+ASKED = [{"role": "system", "content": "You answer in one word what anybody asks."},
+         {"role": "user", "content": "Who comes here at this hour?"}]
+CHAT = {"model": "demo-model", "messages": ASKED, "max_tokens": 4, "temperature": 0}
+# In this order: the second one finds the first in its slot.
+EXCHANGES = {
+    "models.json": ("GET", "/v1/models", None),
+    "props.json": ("GET", "/props", None),
+    "slots.json": ("GET", "/slots", None),
+    "chat.json": ("POST", "/v1/chat/completions", CHAT),
+    "chat-again.json": ("POST", "/v1/chat/completions", CHAT),
+    "chat-stream.txt": ("POST", "/v1/chat/completions", {**CHAT, "stream": True}),
+    "chat-stream-usage.txt": ("POST", "/v1/chat/completions",
+                              {**CHAT, "stream": True, "stream_options": {"include_usage": True}}),
+    "completion.json": ("POST", "/v1/completions", {"model": "demo-model", "prompt": "Once upon", "max_tokens": 4}),
+    "no-route.json": ("POST", "/pooling", {}),
+    "no-json.json": ("POST", "/v1/chat/completions", None),
+}
+
+
+def ask(port, method, path, body=None):
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    try:
+        connection.request(method, path, json.dumps(body) if body is not None else None,
+                           {"Content-Type": "application/json"})
+        return connection.getresponse().read().decode()
+    finally:
+        connection.close()
+
+
+def documents(text):
+    """The JSON documents of an answer, streamed or not."""
+    if not text.startswith("data: "):
+        return [json.loads(text)]
+    return [json.loads(line[6:]) for line in text.splitlines() if line.startswith("data: {")]
+
+
+def extra(ours, theirs, path=""):
+    """Where `ours` has a name or type that `theirs` has not. Of lists the first elements are compared."""
+    if isinstance(ours, dict) and isinstance(theirs, dict):
+        return [place for name, value in ours.items()
+                for place in ([f"{path}/{name}"] if name not in theirs else extra(value, theirs[name], f"{path}/{name}"))]
+    if isinstance(ours, list) and isinstance(theirs, list):
+        return extra(ours[0], theirs[0], f"{path}/0") if ours and theirs else []
+    kinds = [float if isinstance(value, int) else type(value) for value in (ours, theirs)]
+    return [] if kinds[0] == kinds[1] else [path]
+
+
+class LlamaDoubleTest(unittest.TestCase):
+    def test_what_it_says_is_in_the_recordings(self):
+        server = openai_test.Server("--slots", "2")
+        self.addCleanup(server.kill)
+        for name, (method, path, body) in EXCHANGES.items():
+            with self.subTest(name):
+                ours = documents(ask(server.port, method, path, body))
+                theirs = documents((RECORDINGS / name).read_text())
+                for mine in ours:
+                    self.assertIn([], [extra(mine, each) for each in theirs], f"{mine} is none of {theirs}")
+
+    def test_usage_is_told_at_the_same_places(self):
+        for name, (cached, prompt) in {"chat.json": ("usage", "usage"), "chat-stream.txt": ("timings", None)}.items():
+            last = documents((RECORDINGS / name).read_text())[-1]
+            self.assertIn(cached, last)
+            self.assertEqual(prompt is not None, "usage" in last)
+        again = json.loads((RECORDINGS / "chat-again.json").read_text())
+        self.assertEqual(again["usage"]["prompt_tokens_details"]["cached_tokens"], again["usage"]["prompt_tokens"] - 1)
+        self.assertEqual(again["timings"]["cache_n"], again["usage"]["prompt_tokens"] - 1)
+
+
+if __name__ == "__main__":
+    unittest.main()

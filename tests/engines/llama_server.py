@@ -1,0 +1,110 @@
+"""llama.cpp's own server, from the wheel of xllamacpp, with the demo model as GGUF (llama_cpp.sh installs both).
+
+    llama_server.py --port 8080 [--slots 2] [--context 8192] [--cache-ram MIB]
+
+--slots 0 is what llama-server does without -np: four that share one context.
+"""
+
+import argparse
+import json
+import pathlib
+import signal
+import struct
+import tempfile
+
+import gguf
+import numpy
+import xllamacpp
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+DEMO_MODEL = ROOT / "deploy/demo-model"
+NAMES = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "input_layernorm": "attn_norm",
+         "post_attention_layernorm": "ffn_norm", "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k",
+         "self_attn.v_proj": "attn_v", "self_attn.o_proj": "attn_output", "self_attn.q_norm": "attn_q_norm",
+         "self_attn.k_norm": "attn_k_norm", "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up",
+         "mlp.down_proj": "ffn_down"}
+
+
+def tensors_of(path):
+    """Name and values of each tensor of a file of bf16 safetensors."""
+    data = path.read_bytes()
+    (size,) = struct.unpack("<Q", data[:8])
+    for name, entry in json.loads(data[8:8 + size]).items():
+        if name == "__metadata__":
+            continue
+        begin, end = (8 + size + offset for offset in entry["data_offsets"])
+        halves = numpy.frombuffer(data[begin:end], dtype="<u2").astype("<u4")
+        yield name, (halves << 16).view("<f4").reshape(entry["shape"])
+
+
+def name_of(name):
+    name = name.removesuffix(".weight")
+    if not name.startswith("model.layers."):
+        return f"{NAMES[name]}.weight"
+    layer, part = name.removeprefix("model.layers.").split(".", 1)
+    return f"blk.{layer}.{NAMES[part]}.weight"
+
+
+def write_demo_gguf(path):
+    config = json.loads((DEMO_MODEL / "config.json").read_text())
+    tokenizer = json.loads((DEMO_MODEL / "tokenizer.json").read_text())
+    writer = gguf.GGUFWriter(path, "qwen3")
+    writer.add_name("demo-model")
+    writer.add_context_length(config["max_position_embeddings"])
+    writer.add_embedding_length(config["hidden_size"])
+    writer.add_block_count(config["num_hidden_layers"])
+    writer.add_feed_forward_length(config["intermediate_size"])
+    writer.add_head_count(config["num_attention_heads"])
+    writer.add_head_count_kv(config["num_key_value_heads"])
+    writer.add_key_length(config["head_dim"])
+    writer.add_value_length(config["head_dim"])
+    writer.add_rope_freq_base(config["rope_theta"])
+    writer.add_layer_norm_rms_eps(config["rms_norm_eps"])
+    tokens = {number: token for token, number in tokenizer["model"]["vocab"].items()}
+    added = {token["id"]: token["content"] for token in tokenizer["added_tokens"]}
+    tokens |= added
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre("qwen2")
+    writer.add_token_list([tokens[i] for i in range(config["vocab_size"])])
+    writer.add_token_types([gguf.TokenType.CONTROL if i in added else gguf.TokenType.NORMAL
+                            for i in range(config["vocab_size"])])
+    writer.add_token_merges([" ".join(m) if isinstance(m, list) else m for m in tokenizer["model"]["merges"]])
+    writer.add_eos_token_id(config["eos_token_id"])
+    writer.add_add_bos_token(False)
+    writer.add_chat_template(json.loads((DEMO_MODEL / "tokenizer_config.json").read_text())["chat_template"])
+    for name, values in tensors_of(DEMO_MODEL / "model.safetensors"):
+        writer.add_tensor(name_of(name), values)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--port", type=int, required=True)
+    parser.add_argument("--slots", type=int, default=2)
+    parser.add_argument("--context", type=int, default=8192, help="tokens of all slots together")
+    parser.add_argument("--cache-ram", type=int, default=8192)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder) / "demo-model.gguf"
+        write_demo_gguf(path)
+        params = xllamacpp.CommonParams()
+        params.model.path = str(path)
+        params.model_alias = {"demo-model"}
+        params.hostnames = ["127.0.0.1"]
+        params.port = options.port
+        params.n_ctx = options.context
+        params.n_parallel = options.slots or 4
+        params.kv_unified = options.slots == 0
+        params.cache_ram_mib = options.cache_ram
+        params.cpuparams.n_threads = 1
+        params.cpuparams_batch.n_threads = 1
+        server = xllamacpp.Server(params)
+        print(f"ready {server.listening_address}", flush=True)
+        signal.sigwait({signal.SIGTERM, signal.SIGINT})
+
+
+if __name__ == "__main__":
+    main()
