@@ -364,8 +364,10 @@ Duration LinkCore::TimeToNextTick() const {
 
 // ---- the end ----
 
+// Routers hand over what a worker that leaves holds, whether it was cordoned before or not.
 void LinkCore::BeginDrain() {
   is_leaving_ = true;
+  load_.cordoned = false;
   ApplyDraining();
 }
 

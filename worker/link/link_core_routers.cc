@@ -177,7 +177,7 @@ void LinkCore::Handle(Link& link, const wire::Cordon& cordon) {
   if (load_.cordoned != cordon.in_force) {
     LogInfo(cordon.in_force ? "cordoned: no new requests" : "uncordoned", {{"router", link.name}});
   }
-  load_.cordoned = cordon.in_force;
+  load_.cordoned = cordon.in_force && !is_leaving_;
   ApplyDraining();
 }
 

@@ -7,6 +7,7 @@
 //   {"worker", "answered": false, "reason"}
 //
 // Taken also while no worker takes requests.
+#include <algorithm>
 #include <chrono>
 #include <optional>
 #include <string_view>
@@ -34,7 +35,9 @@ Result<CordonOrder> ParseCordon(const JsonObject& body) {
   if (order.worker_id.empty()) return InvalidArgument("worker", "must be the name of a worker");
   ROOST_ASSIGN_OR_RETURN(const std::optional<std::int64_t> wait_ms, body.Integer("wait_ms", 0, kMaxWaitMs));
   if (wait_ms && kVerb != CordonVerb::kDrain) return InvalidArgument("wait_ms", "is for /admin/v1/drain");
-  order.patience = std::chrono::milliseconds(wait_ms.value_or(0));
+  // A drain has some patience: it hands over, which a cordon does not.
+  if (kVerb == CordonVerb::kDrain)
+    order.patience = std::chrono::milliseconds(std::max<std::int64_t>(wait_ms.value_or(0), 1));
   return order;
 }
 

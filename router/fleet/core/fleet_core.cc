@@ -221,7 +221,7 @@ void FleetCore::OnStep(Worker& worker, wire::Step step, Instant now) {
 }
 
 void FleetCore::OnSnapshot(Worker& worker, const wire::Snapshot& chunk, Instant now) {
-  static_cast<void>(Settle(worker, worker.view.Apply(chunk, now), now));
+  if (Settle(worker, worker.view.Apply(chunk, now), now)) handovers_.OnReport(worker, now);
 }
 
 bool FleetCore::Settle(Worker& worker, ViewSync::Outcome outcome, Instant now) {
@@ -250,6 +250,7 @@ void FleetCore::OnTokenizer(const Worker& worker, wire::Tokenizer bundle) {
 
 void FleetCore::OnTextBundle(const std::string& digest, TextBundle bundle, Instant now) {
   worker_registry_.SetBundle(digest, std::move(bundle));
+  worker_registry_.ForEach([&](Worker& worker) { handovers_.OnReport(worker, now); });
   TellArrivals(now);
 }
 

@@ -20,7 +20,10 @@ namespace {
 // The minor version of the protocol from which on workers tell hashes and await handedOver.
 constexpr std::uint32_t kAwaitsHandover = 11;
 
-bool IsLeaving(const Worker& worker) { return worker.load.draining && worker.load.engine_away_ms == 0; }
+bool IsLeaving(const Worker& worker) {
+  const wire::Load& load = worker.load;
+  return load.draining && load.engine_away_ms == 0 && (!load.cordoned || worker.is_drained);
+}
 
 double HitsPerHour(const wire::UsedPrefix& prefix) {
   const double hours = static_cast<double>(prefix.age_ms) / 3'600'000;
@@ -369,6 +372,10 @@ void Handovers::Evict(const EvictOrder& order) {
   const auto is_named = [&](const Prefix& prefix) {
     return tenant == nullptr ? MayBeNamed(order, prefix.used.hashes) : prefix.used.tenant == tenant->tenant;
   };
+  // The order may be for the worker that joins alone: what others would answer must not bring it back.
+  std::erase_if(plans_, [](const auto& entry) {
+    return entry.second.kind == HandoverKind::kJoin && entry.second.stage == Stage::kAsks;
+  });
   for (auto& [name, plan] : plans_) {
     plan.question = 0;  // what it is answered may be from before
     std::erase_if(plan.left, is_named);

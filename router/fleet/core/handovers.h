@@ -1,7 +1,7 @@
 // Moves prefixes so that the fleet's cache outlives its workers: those of a worker that leaves to the workers that
 // stay, and the most used ones to a worker that joins. Each is a Hold (blocks/hold_book.h); no client waits for it.
 //
-//   leaves   its load says `draining` ──► wantPrefixes ──► for the most valuable one first: a Hold to its heir … ──►
+//   leaves   it drains (see below)    ──► wantPrefixes ──► for the most valuable one first: a Hold to its heir … ──►
 //   handedOver joins    its cache is empty ──► wantPrefixes to others ──► the fleet's kJoinPrefixes most used ──►
 //   Holds, two at a time
 //
@@ -15,6 +15,9 @@
 // A worker that leaves decides how long it stays: what is not sent by then is computed. It is told when there is
 // nothing more to send, at once where no other worker can fetch from it. Without that it waits for its
 // --handover-seconds.
+//
+// A worker leaves when it drains and no cordon is the reason, or when an operator's drain is. A cordon alone leaves a
+// cache where it is.
 //
 // Each router does this by itself, for the requests that it would send. Two Holds for the same blocks are one fetch.
 //
@@ -68,7 +71,7 @@ class Handovers {
             FleetMetrics& metrics)
       : next_id_(first_id), worker_registry_(registry), requests_(requests), effects_(effects), metrics_(metrics) {}
 
-  // The worker has reported, and what its report says is applied.
+  // The worker has reported, or it has become ready or its cache known, and all of that is applied.
   void OnReport(Worker& worker, Instant now);
   // False when it answers none of the questions.
   [[nodiscard]] bool OnPrefixes(const std::string& worker_id, wire::Prefixes& answer, Instant now);

@@ -239,6 +239,8 @@ Result<void> Orders::CarryOut(CordonOrder& order, Arrival arrival) {
     Begin(NextId(), std::move(open));
     return {};
   }
+  // A cordon alone has no patience.
+  worker->is_drained = WantsCordon(order) && order.patience > Duration::zero();
   effects_.Send(worker->identity, wire::Cordon{.in_force = WantsCordon(order)});
   if (WantsCordon(order)) {
     // It would refuse what is sent from here on. Its next report says so itself.

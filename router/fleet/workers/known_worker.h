@@ -114,6 +114,7 @@ struct Worker {
   bool is_unreachable = false;
   bool is_leaving = false;            // it refused a request because it is leaving; valid until its next report
   bool was_serving = false;           // at the registry's last Refresh
+  bool is_drained = false;            // it is cordoned by an operator's drain at this router
   bool was_offered_prefixes = false;  // once it served and its cache was known: see Handovers
 
  private:

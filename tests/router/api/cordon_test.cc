@@ -33,7 +33,8 @@ TEST_F(CordonTest, NamesTheWorkerAndWhatItShallDo) {
   EXPECT_EQ(dispatcher_.cordon_orders[1].service, Service::kOpen);
   EXPECT_EQ(dispatcher_.cordon_orders[2].service, Service::kCordoned);
   EXPECT_EQ(dispatcher_.cordon_orders[2].patience, 5s);
-  EXPECT_EQ(dispatcher_.cordon_orders[3].patience, 0s);
+  EXPECT_EQ(dispatcher_.cordon_orders[3].patience, 1ms);  // by which a drain is told from a cordon
+  EXPECT_EQ(dispatcher_.cordon_orders[0].patience, 0s);
 }
 
 TEST_F(CordonTest, SaysWhenAWorkerDoesNotAnswer) {

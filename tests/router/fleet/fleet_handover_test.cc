@@ -119,21 +119,24 @@ TEST_F(FleetHandoverTest, AWorkerThatDrainsHandsOverWhatRequestsFind) {
   EXPECT_EQ(a.handed_over_count(), 1);
 }
 
-TEST_F(FleetHandoverTest, ACordonHandsOverTooAndAnotherOneLaterAgain) {
+TEST_F(FleetHandoverTest, AnOperatorsDrainHandsOverAndAnotherOneLaterAgainButNoCordon) {
   FakeWorker& a = Join("a");
   FakeWorker& b = Join("b");
   Use(a, 1, 10, 7);
-  const auto order = [&](Service service) {
-    ASSERT_TRUE(
-        sim_.core.Send(CordonOrder{"a", service, {}}, {}, sim_.clock.Now(), [](std::vector<WorkerAnswer>) {}).ok());
+  const auto order = [&](Service service, Duration patience = {}) {
+    const CordonOrder cordon{"a", service, patience};
+    ASSERT_TRUE(sim_.core.Send(cordon, {}, sim_.clock.Now(), [](std::vector<WorkerAnswer>) {}).ok());
     sim_.DeliverAll();
   };
   order(Service::kCordoned);
+  EXPECT_TRUE(b.holds().empty());
+  EXPECT_EQ(a.handed_over_count(), 0);
+  order(Service::kCordoned, 1s);
   EXPECT_EQ(b.holds().size(), 1U);
   EXPECT_EQ(a.handed_over_count(), 1);
   order(Service::kOpen);
   Use(a, 2, 5, 7);
-  order(Service::kCordoned);
+  order(Service::kCordoned, 1s);
   EXPECT_EQ(a.handed_over_count(), 2);
   EXPECT_EQ(Holds(b, 2, 5), 5U);
 }

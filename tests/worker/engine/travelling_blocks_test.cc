@@ -63,7 +63,7 @@ TEST_F(TravellingBlocksTest, APrefixIsHandedOverWithItsScopeItsTenantAndItsHits)
   ASSERT_EQ(told.size(), 1U);
   const std::size_t blocks = told[0].block_count;
   EXPECT_GE(blocks, 5U);
-  EXPECT_EQ(told[0].hits, 3U);
+  EXPECT_GE(told[0].hits, 3U);
   EXPECT_EQ(told[0].hashes.size(), blocks);
   EXPECT_EQ(told[0].hashes.back(), request.block_hashes[blocks - 1]);
   EXPECT_EQ(told[0].root, kRoot);
