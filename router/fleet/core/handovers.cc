@@ -45,6 +45,11 @@ bool IsSettled(PullOutcome outcome) {
 bool IsFull(PullOutcome outcome) {
   return outcome == wire::HoldOutcome::kNoRoom || outcome == wire::HoldOutcome::kRefused;
 }
+// The way there may be free again soon.
+bool IsPassing(PullOutcome outcome) {
+  using wire::HoldOutcome;
+  return outcome == HoldOutcome::kBroken || outcome == HoldOutcome::kBusy || outcome == HoldOutcome::kSlow;
+}
 
 }  // namespace
 
@@ -322,8 +327,9 @@ void Handovers::OnHoldEnd(const std::string& name, const HoldEnd& end, Instant n
     heir->view.OnComputed(std::span(move.prefix.used.hashes).first(end.block_count), now);
   }
   if (!IsSettled(end.pull.outcome)) {
-    // There is one source of what a worker leaves, so the heir gets nothing more from it.
-    const bool is_over = IsFull(end.pull.outcome) || plan->second.kind == HandoverKind::kLeave;
+    // There is one source of what a worker leaves, so an heir that can not fetch from it gets nothing more.
+    const bool has_tries = IsPassing(end.pull.outcome) && ++plan->second.failures[move.heir] < kHeirTries;
+    const bool is_over = IsFull(end.pull.outcome) || (plan->second.kind == HandoverKind::kLeave && !has_tries);
     if (is_over) plan->second.full.insert(move.heir);
     Retry(plan->second, std::move(move.prefix));
   }

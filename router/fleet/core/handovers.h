@@ -59,6 +59,7 @@ class Handovers {
   static constexpr std::size_t kMostAsked = 16;   // for one that joins: those that were sent the most requests
   static constexpr std::size_t kLooked = 64;
   static constexpr std::uint32_t kTries = 2;                            // of one prefix
+  static constexpr std::uint32_t kHeirTries = 3;                        // failures of the way to an heir
   static constexpr Duration kAnswerPatience = std::chrono::seconds(5);  // a step may be under way
   static constexpr Duration kHoldPatience = std::chrono::seconds(30);
   // A younger prefix counts as found in an hour as often as it was found so far.
@@ -110,8 +111,9 @@ class Handovers {
     Instant answers_by{};
     std::deque<Prefix> left = {};  // the most valuable first
     std::map<std::uint64_t, Move> open = {};
-    std::map<std::string, std::uint32_t> got = {};  // blocks, by heir
-    std::set<std::string> full = {};                // heirs that take no more
+    std::map<std::string, std::uint32_t> got = {};       // blocks, by heir
+    std::set<std::string> full = {};                     // heirs that take no more
+    std::map<std::string, std::uint32_t> failures = {};  // of the way to each heir
     std::uint64_t moved_block_count = 0;
     bool knows_pace = false;   // some blocks have come, so it is known how long others take
     bool leaves_some = false;  // not all of it found room, or came

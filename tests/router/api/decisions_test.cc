@@ -59,7 +59,7 @@ TEST_F(DecisionsTest, TellsEveryTermOfADecision) {
       responder->response->body,
       R"({"decisions":[{"id":"chatcmpl-1","request_id":"req-9","model":"bytes","prompt_tokens":100,"retries":0,)"
       R"("seconds_ago":2,"policy":"cache-aware","worker":"w1","reason":"deepest_match","rates_known":true,)"
-      R"("block_tokens":16,"hit":"prompt 100 tokens: 64 cached in 4 blocks, 36 to prefill","copy":null,"pull":null,)"
+      R"("block_tokens":16,"hit":"prompt 100 tokens: 64 cached in 4 blocks, 36 to prefill","copy":null,"pull":null,"apart":null,"together":null,)"
       R"("predicted":{"cached_tokens":64,"ttft_seconds":0.5,"itl_seconds":0.03125,"whole_seconds":8},)"
       R"("actual":null,"no_actual":null,)"
       R"("regret":{"cached_tokens":16,"ttft_seconds":0.25,"whole_seconds":1.5},)"

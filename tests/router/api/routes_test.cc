@@ -265,7 +265,7 @@ TEST_F(ApiTest, ShowsWorkers) {
       R"("block_tokens":16,"in_flight_requests":3,"indexed_blocks":5,"index_in_sync":true,"mode":"exact","cache_absence":"no events","unread":false,)"
       R"("requests_total":77,"share":{"taken":2,"of":50,"why":"answers would take longer there"},"prompt_tokens_total":700,"cached_tokens_total":500,"output_tokens_total":900,)"
       R"("first_tokens_total":70,"ttft_seconds_total":3.5,"cache_value_seconds":7.5,"release":"0.1.0","protocol":"2.2","fingerprint":"f1",)"
-      R"("kv_dtype":"f32","adapters":["poet"],"host":"node-7","engine":"vllm 0.32.0","threads":2,"machine":"0000000000000abc","machine_cores":4,"cpu_group":"000000000000001d",)"
+      R"("kv_dtype":"f32","adapters":["poet"],"role":"both","host":"node-7","engine":"vllm 0.32.0","threads":2,"machine":"0000000000000abc","machine_cores":4,"cpu_group":"000000000000001d",)"
       R"("cpu_group_cores":3,"transfer":{"address":"10.0.0.5:7100","layout":"00000000000000fe",)"
       R"("numerics":"0000000000000001"}}])";
   EXPECT_THAT(body, testing::HasSubstr(told));

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "router/fleet/core/handovers.h"
 #include "tests/router/fleet/fleet_sim.h"
 
 namespace roost::router {
@@ -260,7 +261,8 @@ TEST_F(FleetHandoverTest, FullHeirsEndItAtOnce) {
     b.SetHoldResult(outcome, 0);
     for (TokenId seed = 1; seed < 5; ++seed) Use(a, seed, 10, 9);
     Drain(a);
-    EXPECT_EQ(b.holds().size(), 1U);
+    const bool may_pass = outcome == wire::HoldOutcome::kBusy || outcome == wire::HoldOutcome::kBroken;
+    EXPECT_EQ(b.holds().size(), may_pass ? Handovers::kHeirTries : 1U);
     EXPECT_EQ(a.handed_over_count(), 1);
     ExpectNothingLeft();
     a.SayBye();

@@ -36,14 +36,14 @@ class ApartTest : public ::testing::Test {
   // The decision without roles, and then the choice.
   [[nodiscard]] std::variant<Apart, Together> Choose(const std::vector<WorkerView>& workers,
                                                      const std::vector<WorkerMatch>& matches = {}) {
-    fleet_ = FleetOf(workers);
-    RouteQuery query{.prompt_token_count = kTokens,
+    const FleetView fleet = FleetOf(workers);
+    const RouteQuery query{.prompt_token_count = kTokens,
                      .stage = Stage::kAnswer,
                      .matches = matches,
                      .block_hashes = hashes_,
                      .transfers = &transfers_,
                      .now = kNow};
-    return ChooseApart(query, fleet_, policy_->Choose(query, fleet_).value());
+    return ChooseApart(query, fleet, policy_->Choose(query, fleet).value());
   }
   [[nodiscard]] std::string_view WhyTogether(const std::vector<WorkerView>& workers,
                                              const std::vector<WorkerMatch>& matches = {}) {
@@ -52,7 +52,6 @@ class ApartTest : public ::testing::Test {
   }
 
   Transfers transfers_;
-  FleetView fleet_;
   const std::vector<BlockHash> hashes_ = Chain(1, kBlocks);
   const std::unique_ptr<Policy> policy_ = Make("cache-aware");
 };
@@ -100,8 +99,8 @@ TEST_F(ApartTest, AlmostAllThatIsHeldStays) {
 }
 
 TEST_F(ApartTest, ASlowLinkKeepsThePrompt) {
-  Teach(transfers_, Pair(0, 1), 1e5);
-  EXPECT_EQ(WhyTogether({Prefill(0), Decode(1, 8)}), "price");
+  Teach(transfers_, Pair(0, 3), 1e5);
+  EXPECT_EQ(WhyTogether({Prefill(0), Decode(3, 8)}), "price");
 }
 
 TEST_F(ApartTest, WorkersThatCanNotExchangeBlocksStayWhole) {
