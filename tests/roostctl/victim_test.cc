@@ -57,7 +57,7 @@ TEST(FormatVictimsTest, TheOnlyWorkerOfAModelIsNotNamed) {
   const std::string workers = Worker("a", R"("cache_value_seconds":1)") + "," +
                               Worker("b", R"("cache_value_seconds":2)") + "," +
                               Worker("c", R"("cache_value_seconds":0)", "ready", "other");
-  EXPECT_THAT(Victims(workers).value(), Not(HasSubstr("other")));
+  EXPECT_THAT(Victims(workers).value(), Not(HasSubstr("of other")));
   EXPECT_EQ(Victims(workers, "other").error().message, "other does not have two ready workers: none can be lost");
   EXPECT_EQ(Victims("").error().message, "no model has two ready workers: none can be lost");
 }
