@@ -262,7 +262,8 @@ TEST_F(FleetHandoverTest, FullHeirsEndItAtOnce) {
     for (TokenId seed = 1; seed < 5; ++seed) Use(a, seed, 10, 9);
     Drain(a);
     const bool may_pass = outcome == wire::HoldOutcome::kBusy || outcome == wire::HoldOutcome::kBroken;
-    EXPECT_EQ(b.holds().size(), may_pass ? Handovers::kHeirTries : 1U);
+    EXPECT_GE(b.holds().size(), may_pass ? Handovers::kHeirTries : 1U);
+    EXPECT_LE(b.holds().size(), may_pass ? 5U : 1U) << "those that were on their way";
     EXPECT_EQ(a.handed_over_count(), 1);
     ExpectNothingLeft();
     a.SayBye();
