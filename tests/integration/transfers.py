@@ -288,6 +288,8 @@ class TransferCase(unittest.TestCase):
 
     def restore(self):
         """Starts again what was killed, and lets worker-b forget the prompt."""
+        joined = self.router.metric("roost_router_handovers_total", kind="join")
+        killed = [worker for worker in (self.a, self.b) if worker.process.poll() is not None]
         for name, worker in (("worker-a", self.a), ("worker-b", self.b)):
             if worker.process.poll() is not None:
                 wait_until(lambda: name not in {each["id"] for each in self.router.workers()},  # noqa: B023
@@ -297,6 +299,8 @@ class TransferCase(unittest.TestCase):
         if self.b.process.poll() is not None:
             self.b = self.cluster.start_worker("worker-b")
         self.router.wait_for_workers(2)
+        if len(killed) == 1:  # the other one's prefixes go to it, and must not come behind the eviction
+            wait_until(lambda: self.router.metric("roost_router_handovers_total", kind="join") > joined, "what is handed over")
         self.stand_in.reset()
         self.post("evict", {"model": "demo-model", "prompt": self.prompt, "workers": ["worker-b"]})
         self.warm("--workers", "worker-a")

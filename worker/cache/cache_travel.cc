@@ -49,7 +49,8 @@ void DescribePrefixes(PrefixCache& cache, std::size_t most_hashes, std::vector<w
   for (wire::UsedPrefix& prefix : prefixes) {
     if (prefix.block_count > most_hashes) continue;
     most_hashes -= prefix.block_count;
-    DescribePrefix(cache, PathTo(cache, prefix.hash), described.emplace_back(std::move(prefix)));
+    const std::vector<BlockRef> path = PathTo(cache, prefix.hash);
+    DescribePrefix(cache, path, described.emplace_back(std::move(prefix)));
   }
   prefixes = std::move(described);
 }
