@@ -22,7 +22,8 @@ GREETING = b"\xff" + bytes(8) + b"\x7f\x03\x00" + b"NULL".ljust(20, b"\0") + byt
 # Tags of the unions in schema/roost.capnp.
 WORKER_KINDS = ["none", "hello", "step", "snapshot", "tokenizer", "bye", "pinAnswer", "prefixes", "evictAnswer"]
 ROUTER_KINDS = ["none", "welcome", "generate", "cancel", "wantHello", "wantSnapshot", "wantTokenizer", "ping", "pin",
-                "unpin", "refused", "wantPrefixes", "evict", "cordon"]
+                "unpin", "refused", "wantPrefixes", "evict", "cordon", "hold", "forward", "forwardBody", "forwardCredit",
+                "handedOver"]
 
 
 # ---- Cap'n Proto ----

@@ -69,7 +69,7 @@ Result<void> CheckHostMemory(const ModelOptions& options, const HostMemory& memo
                         memory.bytes_beside, ByteSizeText(memory.bytes_beside));
   return InvalidArgument(options.block_count ? "kv-blocks" : "kv-memory",
                          "{} bytes of KV blocks ({}) and {} bytes of weights ({}){} are more than the {} bytes of "
-                         "memory ({}) that are there for them now",
+                         "memory ({}) that this process may use for them now",
                          memory.kv_bytes, ByteSizeText(memory.kv_bytes), memory.weight_bytes,
                          ByteSizeText(memory.weight_bytes), beside, limit, ByteSizeText(limit));
 }
