@@ -13,6 +13,7 @@ WORKERS = ("worker-a", "worker-b", "worker-c")
 PROMPTS = 24
 PROMPT_WORDS = 150  # about 38 blocks: all prompts together fill less than one of the pools of 1,024
 LEAST_OF_BEFORE = 0.9
+LEAST_OF_THREE_MOVES = 0.8  # each of three restarts moves a third of all; with nothing handed over little is left
 NEVER = ("--handover-seconds", "600", "--drain-timeout-seconds", "600")  # longer than any test waits
 
 
@@ -68,13 +69,16 @@ class HandoverTest(unittest.TestCase):
         wait_until(lambda: name not in {each["id"] for each in self.router.workers()}, f"that {name} is gone")
 
     def start(self, name):
+        """Starts it, and waits until it has what the others give it: meanwhile it has less room for those of the next one."""
+        joined = self.router.metric("roost_router_handovers_total", kind="join")
         self.workers[name] = self.cluster.start_worker(name, *NEVER)
         self.router.wait_for_workers(len(self.workers))
+        wait_until(lambda: self.router.metric("roost_router_handovers_total", kind="join") > joined, "what it gets")
 
-    def expect_kept(self, before, what):
+    def expect_kept(self, before, what, least=LEAST_OF_BEFORE):
         after = self.ask_all()
         print(f"figure {what} {after / before:.3f} of before")
-        self.assertGreaterEqual(after, LEAST_OF_BEFORE * before, what)
+        self.assertGreaterEqual(after, least * before, what)
 
     def test_hits_outlive_a_scale_in_and_a_rolling_restart_under_load(self):
         self.ask_all()
@@ -88,7 +92,7 @@ class HandoverTest(unittest.TestCase):
             for name in WORKERS:
                 self.stop(name)
                 self.start(name)
-            self.expect_kept(before, "hits_after_rolling_restart")
+            self.expect_kept(before, "hits_after_rolling_restart", LEAST_OF_THREE_MOVES)
         finally:
             load.stop()
         self.assertEqual(load.failed, [])
