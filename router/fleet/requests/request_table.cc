@@ -246,11 +246,13 @@ std::vector<ChoiceRange> RequestTable::RangesLeft(const Attempt& attempt) {
 RequestTable::Fate RequestTable::Retry(Attempt& attempt, RetryReason reason, const Error& error, Instant now) {
   Request& request = *attempt.request;
   request.prompt_logprobs.clear();  // the next attempt sends them from the start
+  // The ranks of an engine that died refuse one after the other.
+  const bool was_refused = reason == RetryReason::kUnavailable && !attempt.prompt_computed_at.has_value();
   Part part = attempt.part;
   part.goes_on = false;  // what it computes again counts again
   if (reason == RetryReason::kNoFirstToken || reason == RetryReason::kNoLaterToken) {
     ++part.late_count;
-  } else if (reason != RetryReason::kOverloaded) {
+  } else if (reason != RetryReason::kOverloaded && !was_refused) {
     ++part.retry_count;
   }
   if (reason != RetryReason::kOverloaded) {

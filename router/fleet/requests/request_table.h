@@ -91,9 +91,9 @@ class Orphans {
 struct RequestTableOptions {
   std::uint32_t max_requests = 10'000;  // above it Submit returns kOverloaded
   // Further attempts of one request after failures, and as many after first tokens that stayed away: a worker that is
-  // slow is no failure. Refusals by a full worker do not count. kTokensForTries tokens after the last one give them all
-  // back, so that a long answer outlives many workers. kMaxLosses bounds what is given back: a request that breaks its
-  // workers after some tokens must not go through a whole fleet.
+  // slow is no failure. Refusals do not count, those of workers that leave only towards kMaxLosses. kTokensForTries
+  // tokens after the last one give them all back, so that a long answer outlives many workers. kMaxLosses bounds what
+  // is given back: a request that breaks its workers after some tokens must not go through a whole fleet.
   std::uint32_t max_retries = 2;
   static constexpr std::uint32_t kTokensForTries = 128;  // of each choice
   static constexpr std::uint32_t kMaxLosses = 16;
