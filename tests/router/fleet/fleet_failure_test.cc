@@ -155,6 +155,22 @@ TEST_F(FleetCoreFailureTest, RetriesAreBounded) {
   EXPECT_EQ(sim.metrics.retries["worker_lost"], 2);
 }
 
+// As the ranks of an engine that has died: each of them leaves, and gives back what it has not begun.
+TEST_F(FleetCoreFailureTest, RefusalsOfWorkersThatLeaveAreNoFailures) {
+  for (const char* const name : {"c", "d", "e", "f"}) sim.JoinWorker(name);
+  const Request answer = sim.Submit(MakePrompt(8, 40), 5);
+  sim.DeliverAll();
+  for (int i = 0; i < 5; ++i) {
+    FakeWorker& worker = *sim.workers.at(answer.observer->workers.back());
+    worker.GiveUp(worker.received().back().request_id, {ErrorCode::kUnavailable, "the engine is away", ""});
+    sim.DeliverAll();
+  }
+  sim.Run();
+  ASSERT_TRUE(answer.observer->end.has_value());
+  EXPECT_FALSE(answer.observer->end->error.has_value());
+  EXPECT_EQ(answer.observer->workers.size(), 6U);
+}
+
 // Without stop tokens.
 Request SubmitLong(FleetSim& sim, std::uint32_t tokens) {
   GenerateSpec wishes;
