@@ -89,7 +89,8 @@ std::optional<UsageFinder::Usage> UsageFinder::Find() const {
        {std::pair("cache_n", "prompt_n"), std::pair("cache_read_input_tokens", "input_tokens")}) {
     const auto cached = NumberOf(cached_name);
     const auto rest = NumberOf(rest_name);
-    if (cached && rest && *cached <= kMostUsageTokens && *rest <= kMostUsageTokens) return Usage{*cached + *rest, *cached};
+    if (cached && rest && *cached <= kMostUsageTokens && *rest <= kMostUsageTokens)
+      return Usage{*cached + *rest, *cached};
   }
   return std::nullopt;
 }

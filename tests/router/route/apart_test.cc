@@ -38,11 +38,11 @@ class ApartTest : public ::testing::Test {
                                                      const std::vector<WorkerMatch>& matches = {}) {
     const FleetView fleet = FleetOf(workers);
     const RouteQuery query{.prompt_token_count = kTokens,
-                     .stage = Stage::kAnswer,
-                     .matches = matches,
-                     .block_hashes = hashes_,
-                     .transfers = &transfers_,
-                     .now = kNow};
+                           .stage = Stage::kAnswer,
+                           .matches = matches,
+                           .block_hashes = hashes_,
+                           .transfers = &transfers_,
+                           .now = kNow};
     return ChooseApart(query, fleet, policy_->Choose(query, fleet).value());
   }
   [[nodiscard]] std::string_view WhyTogether(const std::vector<WorkerView>& workers,
