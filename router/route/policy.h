@@ -110,7 +110,8 @@ struct Decision {
   double predicted_whole_seconds = 0;  // from the decision to the last token
   // False while no worker's rates are known: then the seconds are only an order.
   bool in_seconds = false;
-  // The workers that the cache-aware policy compared, and the chosen one; cheapest first. Bounded; see candidates.h.
+  // The workers that the cache-aware policy compared, and the chosen one; cheapest first, behind the worker for the
+  // prompt alone, if there is one. Bounded; see candidates.h.
   std::vector<Candidate> candidates = {};
   std::optional<PrefixCopy> copy = {};  // to make, regardless of what happens to the request
   std::optional<PrefixPull> pull = {};  // to send before the request

@@ -10,7 +10,8 @@
 namespace roost::router {
 
 std::optional<Together> RequestTable::WhyTogether(const Request& request, const Part& part) {
-  if (HasOutput(request)) return Together::kBegun;
+  // Also where the worker for the prompt sent no token, so that none sends a request in a circle.
+  if (HasOutput(request) || part.goes_on) return Together::kBegun;
   if (part.choices.count > 1) return Together::kChoices;
   if (request.spec.generate.max_output_tokens == 1) return Together::kOneToken;
   if (!UsesCache(request)) return Together::kCacheOff;
@@ -31,9 +32,11 @@ void RequestTable::BeginApart(Attempt& attempt, const Apart& apart, std::span<co
   attempt.following->hold =
       holds_.Start(worker, apart.follow, spec, hashes,
                    {.purpose = wire::HoldPurpose::kRequest, .patience = patience, .follows = true}, now,
-                   [this, id = attempt.id](const HoldEnd& /*end*/, Instant /*now*/) {
+                   [this, id = attempt.id, all = apart.follow.end_block()](const HoldEnd& end, Instant /*now*/) {
                      const auto found = attempts_.find(id);
-                     if (found != attempts_.end() && found->second.following) found->second.following->hold.reset();
+                     if (found == attempts_.end() || !found->second.following) return;
+                     found->second.following->hold.reset();
+                     if (end.block_count < all) found->second.following->pending = {};  // the rest does not come
                    });
   if (attempt.following->hold.has_value() && worker.view.mode() != WorkerMode::kBlind) {
     attempt.following->pending = Expect(worker_registry_.pending(), worker, spec.generate.block_hashes, now + patience,

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "tests/router/fleet/fleet_sim.h"
@@ -250,6 +251,30 @@ TEST_F(FleetApartTest, ACancelledOneLeavesNothing) {
   sim_.core.Cancel(*request.id);
   sim_.DeliverAll();
   EXPECT_EQ(p_.cancelled().size(), 1U);
+  ExpectNothingLeft();
+}
+
+// Its answer begins elsewhere, and does not come back.
+TEST_F(FleetApartTest, AWorkerForPromptsThatSendsNoTokenSendsNobodyInACircle) {
+  LetAnswersRun(8);
+  // Nothing comes, so the prompt would cost less there again.
+  for (FakeWorker* worker : {&d1_, &d2_}) worker->SetHoldResult(wire::HoldOutcome::kMissing, 0);
+  const Request request = SubmitApart();
+  const RequestId id = p_.received().back().request_id;
+  for (int i = 0; i < 20 && p_.running_count() > 0; ++i) p_.Step();
+  for (wire::WorkerMessage& message : p_.outbox()) {
+    auto* const step = std::get_if<wire::Step>(&message);
+    if (step == nullptr) continue;
+    step->events.clear();  // nothing is known to be there
+    for (wire::TokenEvent& event : step->tokens) {
+      if (event.request_id == id) event.tokens = {};
+    }
+  }
+  const std::size_t prompts = p_.received().size();
+  sim_.DeliverAll();
+  RunUntilEnd(request);
+  EXPECT_EQ(p_.received().size(), prompts);
+  ExpectRight(request, 20);
   ExpectNothingLeft();
 }
 
