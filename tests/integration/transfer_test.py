@@ -36,12 +36,16 @@ class TransferTest(TransferCase):
         self.assertEqual(metric_of(self.b, "roost_worker_arrived_bytes_total"), served)
         self.expect_exact_at_b()
         self.assertEqual(self.pull(), f"worker-b: held all {self.blocks} blocks already")
-        # A third worker is not told where to fetch.
+        # A third worker is handed the prefix that is used, as one that joins, and fetches another one that it is told to hold.
         c = self.cluster.start_worker("worker-c")
         self.router.wait_for_workers(3)
-        told = self.roostctl_warm("--workers", "worker-c")
-        self.assertRegex(told.stdout, rf"worker-c: holds {self.blocks} blocks, {self.blocks} pulled from worker-[ab] in ")
+        wait_until(lambda: metric_of(c, "roost_worker_arrived_blocks_total") == self.blocks, "that worker-c has joined")
         self.assertEqual(self.answer_of("worker-c").text(), self.expected.text())
+        self.prompt = text(PROMPT_WORDS, "another")
+        self.warm("--workers", "worker-a")
+        told = self.roostctl_warm("--workers", "worker-c")
+        self.assertRegex(told.stdout, r"worker-c: holds (\d+) blocks, \1 pulled from worker-a in ")
+        self.assertEqual(self.answer_of("worker-c").text(), self.answer_of("worker-a").text())
         self.expect_nothing_left(self.a, self.b, c)
 
     def test_a_cordoned_worker_is_a_source(self):
