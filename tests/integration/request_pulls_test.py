@@ -84,6 +84,31 @@ class RequestPullsTest(TransferCase):
         self.assertEqual(len(answers), 1)
         self.expect_nothing_left(self.b)
 
+    def test_a_source_that_answers_one_client_slowly_costs_others_no_blocks(self):
+        """The same source computes for another client in time, and a third worker's blocks come meanwhile."""
+        asked, other_at_a, other_at_c = self.prompt, text(PROMPT_WORDS, "other at a"), text(PROMPT_WORDS, "other at c")
+        self.post("uncordon", {"worker": "worker-a"})
+        self.prompt = other_at_a
+        self.warm("--workers", "worker-a")
+        self.post("cordon", {"worker": "worker-a"})
+        c = self.cluster.start_worker("worker-c")
+        self.router.wait_for_workers(3)
+        self.prompt = other_at_c
+        self.warm("--workers", "worker-c")
+        self.post("cordon", {"worker": "worker-c"})
+        self.prompt = asked
+        self.stand_in.reset()
+        held, gone = self.hold_in_mid_pull(lambda piece: piece, frame=0)
+        asking = threading.Thread(target=self.ask)
+        asking.start()
+        self.assertTrue(held.wait(60))
+        others = [self.router.completion(prompt, temperature=0, max_tokens=24) for prompt in (other_at_c, other_at_a)]
+        self.assertEqual([other.status for other in others], [200, 200])
+        self.assertGreater(others[0].cached_tokens(), 0)
+        asking.join(60)
+        gone.set()
+        self.expect_nothing_left(self.a, self.b, c)
+
     def test_a_client_that_goes_ends_its_pull(self):
         held, gone = self.hold_in_mid_pull(lambda piece: b"", frame=0)
         connection = self.router.connect(self.router.url)
