@@ -97,6 +97,9 @@ class RegistryFleetMetrics final : public FleetMetrics {
     Counter(metrics::kRouterRoutedWhole, {model, "chosen"}).Increment(scale * decision.predicted_whole_seconds);
     Counter(metrics::kRouterRoutedWhole, {model, "round_robin"}).Increment(scale * audit.rotation_whole_seconds);
     Counter(metrics::kRouterRegretWhole, {model}).Increment(scale * audit.regret_whole_seconds);
+    if (!decision.together.empty()) {
+      Counter(metrics::kRouterPromptsTogether, {model, std::string(decision.together)}).Increment();
+    }
   }
   void OnTtft(const std::string& model, const TimeOutcome& outcome) override {
     Histogram(metrics::kRouterPredictedTtft, model).Observe(outcome.predicted_seconds);

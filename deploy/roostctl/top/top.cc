@@ -157,10 +157,16 @@ std::string WorkerHead(std::size_t name_columns) {
                      "wait", "KV in use", "hit", "tok/s", "req/s", "TTFT");
 }
 
+// A ready worker is shown by what it is for, if that is a part of requests alone.
+std::string_view StateOf(const TopWorker& worker) {
+  const bool has_role = worker.role == "prefill" || worker.role == "decode";
+  return has_role && worker.state == "ready" ? worker.role : worker.state;
+}
+
 std::string WorkerLine(const TopWorker& worker, const Change& change, std::size_t name_columns) {
   const double used = Share(worker.blocks - std::min(worker.free_blocks, worker.blocks), worker.blocks);
   return fmt::format("{:<{}} {:<8} {:>4} {:>4} {} {:>3.0f}% {:>5} {:>6} {:>5} {:>8}", Cut(worker.name, name_columns),
-                     name_columns, Cut(worker.state, 8), worker.running_requests, worker.waiting_requests, Bar(used),
+                     name_columns, Cut(StateOf(worker), 8), worker.running_requests, worker.waiting_requests, Bar(used),
                      100 * used, Hits(change.totals), Short(change.PerSecond(change.totals.output_tokens)),
                      Short(change.PerSecond(change.totals.requests)), Milliseconds(MeanTtft(change.totals)));
 }

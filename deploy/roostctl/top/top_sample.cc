@@ -12,8 +12,10 @@ constexpr std::size_t kHashDigits = 16;
 Error NotJson(const char* path) { return DataLoss(path, "it is not JSON"); }
 
 TopWorker WorkerOf(json::Element worker) {
-  TopWorker row{
-      .name = std::string(TextAt(worker, "/id")), .state = std::string(TextAt(worker, "/state")), .totals = {}};
+  TopWorker row{.name = std::string(TextAt(worker, "/id")),
+                .state = std::string(TextAt(worker, "/state")),
+                .role = std::string(TextAt(worker, "/role")),
+                .totals = {}};
   row.running_requests = CountAt(worker, "/running_requests");
   row.waiting_requests = CountAt(worker, "/waiting_requests");
   row.blocks = CountAt(worker, "/blocks");

@@ -198,7 +198,7 @@ std::uint32_t Handovers::RoomAt(const Worker& heir, const Plan& plan) const {
   auto room = static_cast<std::uint32_t>(kPoolShare * heir.hello.block_count);
   for (const auto& [leaver, each] : plans_) {
     const auto got = each.got.find(name);
-    if (got != each.got.end()) room -= std::min(room, got->second);
+    if (each.kind == plan.kind && got != each.got.end()) room -= std::min(room, got->second);
   }
   return plan.full.contains(name) ? 0 : room;
 }

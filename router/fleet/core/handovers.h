@@ -10,7 +10,8 @@
 //
 // Value: the seconds of prefill that a prefix saves in an hour. They grow with its blocks, as the space for it does, so
 // what counts is how often it is found: hits per hour. A prefix is cut where its heir has no more room for it. A worker
-// gets at most kPoolShare of its pool, from all that leave at the same time. One that gives up a Hold gets no more.
+// gets at most kPoolShare of its pool, from all that leave at the same time, and as much when it joins. One that gives
+// up a Hold gets no more.
 //
 // A worker that leaves decides how long it stays: what is not sent by then is computed. It is told when there is
 // nothing more to send, at once where no other worker can fetch from it. Without that it waits for its

@@ -52,6 +52,19 @@ TEST(FrameTest, HasNoRatesOfAWorkerThatIsNewAndOnlyNewOnesOfOneThatBeganAnew) {
   EXPECT_THAT(lines[5], HasSubstr("  -      0     0        -"));
 }
 
+TEST(FrameTest, ShowsAReadyWorkerByItsRole) {
+  TopSample now;
+  now.workers = {WorkerNamed("w1"), WorkerNamed("w2"), WorkerNamed("w3")};
+  now.workers[0].role = now.workers[1].role = "prefill";
+  now.workers[1].state = "draining";
+  now.workers[2].role = "both";
+  const auto lines = DrawFrame("top", {}, now, {});
+  EXPECT_THAT(lines[0], HasSubstr("2/3 workers ready"));
+  EXPECT_THAT(lines[4], HasSubstr("w1                  prefill "));
+  EXPECT_THAT(lines[5], HasSubstr("w2                  draining"));
+  EXPECT_THAT(lines[6], HasSubstr("w3                  ready   "));
+}
+
 TEST(FrameTest, FitsEveryScreenOfEightyColumns) {
   TopSample now;
   now.seconds = 1;
@@ -120,10 +133,11 @@ TEST(FrameTest, ShowsPercentilesAndPrefixesWhereTheyAreKnown) {
 
 TEST(TopSampleTest, ReadsWhatARouterAnswers) {
   const auto workers = ReadTopWorkers(
-      R"({"workers":[{"id":"w1","state":"cordoned","running_requests":2,"blocks":64,"free_blocks":4,"cached_blocks":20,)"
+      R"({"workers":[{"id":"w1","state":"cordoned","role":"decode","running_requests":2,"blocks":64,"free_blocks":4,"cached_blocks":20,)"
       R"("requests_total":9,"prompt_tokens_total":70,"ttft_seconds_total":1.5}]})");
   ASSERT_TRUE(workers.ok());
   EXPECT_EQ(workers->at(0).state, "cordoned");
+  EXPECT_EQ(workers->at(0).role, "decode");
   EXPECT_EQ(workers->at(0).totals.prompt_tokens, 70U);
   EXPECT_EQ(workers->at(0).totals.ttft_seconds, 1.5);
   TopSample sample;

@@ -498,6 +498,21 @@ TEST_F(FleetHandoverTest, AWorkerThatJoinsGetsAQuarterOfItsPool) {
   EXPECT_EQ(sim_.metrics.handovers, (Ends{{"join partial", 1}}));
 }
 
+// As in a rolling restart, where the next worker leaves while the one before still gets what the others give it.
+TEST_F(FleetHandoverTest, AWorkerThatJoinsIsAnHeirWithARoomOfItsOwn) {
+  FakeWorker& a = Join("a");
+  Use(a, 1, 15, 9);
+  Use(a, 2, 15, 8);
+  FakeWorker& c = Add("c", [](wire::Hello& hello) { hello.block_count = 80; });
+  c.SetMute(true);
+  BringUp(c);
+  ASSERT_EQ(c.holds().size(), 1U);
+  EXPECT_EQ(c.holds()[0].hashes.size(), 15U);
+  Drain(a);
+  ASSERT_EQ(c.holds().size(), 2U);
+  EXPECT_EQ(c.holds()[1].hashes, HashesOf(2, 15));
+}
+
 TEST_F(FleetHandoverTest, AFleetWithoutACacheIsNotAsked) {
   FakeWorker& a = Join("a");
   Join("b");
