@@ -106,6 +106,9 @@ Result<void> CheckAdapter(const WorkerOptions& options) {
     return InvalidArgument("engine", "is roost, which has no events, replay or key file: give another engine");
   }
   if (!adapters::EngineProtocolOf(options.engine)->takes_tokens()) ROOST_RETURN_IF_ERROR(CheckUnread(options));
+  if (options.engine == "llama.cpp" && !options.engine_events.empty()) {
+    return InvalidArgument("engine-events", "has no meaning with --engine llama.cpp: its server has no events");
+  }
   if (options.engine_url.find('@') != std::string::npos) {
     return InvalidArgument("engine-url", "names a user or a password, which logs would show: give engine-key-file");
   }
@@ -251,7 +254,9 @@ void DeclareModel(WorkerOptions& options, ConfigParser& parser) {
       .Add("model", options.model,
            "Model folder in Hugging Face layout, a name ORGANISATION/NAME in the Hugging Face cache, or "
            "synthetic:PRESET with "
-           "random weights. Beside an engine it may be missing: then requests are handed on to the engine unread")
+           "random weights. Beside llama.cpp a GGUF file, by default the server's own. Beside an engine it may be "
+           "missing: then "
+           "requests are handed on to the engine unread")
       .Add("served-model-name", options.served_model_name,
            "Name that clients ask for; by default the folder's name, and beside an engine the names that it serves")
       .Add("chat-template", options.chat_template,

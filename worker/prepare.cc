@@ -165,15 +165,17 @@ void NameAsEngine(const adapters::EngineFacts& facts, wire::Hello& hello) {
 // The model as routers are to know it. Beside an engine it need not be readable: what the engine serves is served.
 struct AdapterModel {
   DescribedModel described;  // empty where it can not be read
+  std::shared_ptr<const Tokenizer> tokenizer = nullptr;
   std::string absence = {};  // why
 };
 
-Result<DescribedModel> ReadModel(const WorkerOptions& options) {
+Result<AdapterModel> ReadModel(const WorkerOptions& options) {
   if (options.model.empty()) return InvalidArgument("model", "is not given");
   ROOST_ASSIGN_OR_RETURN(const std::filesystem::path folder, FindModelFolder(options.model));
   const auto covers = options.fingerprint == "weights" ? FingerprintOf::kWeights : FingerprintOf::kText;
-  ROOST_ASSIGN_OR_RETURN(DescribedModel model, DescribeModel(folder, covers, options.chat_template));
-  ROOST_RETURN_IF_ERROR(CompleteText(model.text, folder.string()));
+  AdapterModel model;
+  ROOST_ASSIGN_OR_RETURN(model.described, DescribeModel(folder, covers, options.chat_template));
+  ROOST_ASSIGN_OR_RETURN(model.tokenizer, CompleteText(model.described.text, folder.string()));
   return model;
 }
 
@@ -185,8 +187,8 @@ Result<AdapterModel> ReadModelIfPossible(const adapters::EngineProtocol& protoco
                             "the server takes no tokens and tells nothing of its cache: routers go by the texts that "
                             "they sent there"};
   }
-  Result<DescribedModel> model = ReadModel(options);
-  if (model.ok()) return AdapterModel{*std::move(model)};
+  Result<AdapterModel> model = ReadModel(options);
+  if (model.ok()) return model;
   if (options.fingerprint == "weights" || !options.chat_template.empty()) return model.error();
   return AdapterModel{.described = {},
                       .absence = fmt::format(
@@ -224,10 +226,17 @@ WorkerSetup AdapterSetupOf(const WorkerOptions& options, const AdapterModel& mod
 }
 
 // For options.engine other than kOwnEngine: waits until the engine answers, at most for kEngineStart.
-[[nodiscard]] Result<std::vector<WorkerSetup>> PrepareAdapters(const WorkerOptions& options) {
+[[nodiscard]] Result<std::vector<WorkerSetup>> PrepareAdapters(const WorkerOptions& given) {
+  WorkerOptions options = given;
   const adapters::EngineProtocol* const protocol = adapters::EngineProtocolOf(options.engine);
   ROOST_CHECK(protocol != nullptr, "--engine {}", options.engine);  // the parser has checked the choices
   ROOST_ASSIGN_OR_RETURN(adapters::EngineAddress address, AddressOf(options));
+  if (given.model.empty() && protocol->takes_tokens()) {
+    // A server on this host tells which file it has read.
+    ROOST_ASSIGN_OR_RETURN(const adapters::EngineFacts facts,
+                           adapters::AwaitEngine(*protocol, address.http, SteadyClock(), kEngineStart));
+    options.model = facts.model_file;
+  }
   ROOST_ASSIGN_OR_RETURN(AdapterModel model, ReadModelIfPossible(*protocol, options));
   if (!model.absence.empty() && !options.model.empty()) {
     // The engine may fetch the model itself: then it is there once the engine serves.
@@ -241,6 +250,7 @@ WorkerSetup AdapterSetupOf(const WorkerOptions& options, const AdapterModel& mod
   scope.kv_dtype = KvDTypeOf(options);
   adapters::AdapterOptions adapter = AdapterOptionsOf(options);
   adapter.expects_groups = model.described.has_layer_groups;
+  adapter.tokenizer = model.tokenizer;
   ROOST_ASSIGN_OR_RETURN(
       std::vector<adapters::ConnectedEngine> engines,
       adapters::ConnectEngine(*protocol, address, adapter, std::move(scope), SteadyClock(), kEngineStart));

@@ -9,6 +9,7 @@ import sys
 import unittest
 
 import openai_test
+import slots_test
 from llama_double_test import EXCHANGES, RECORDINGS, ask
 from openai_test import HERE, Chat, free_port
 
@@ -66,6 +67,50 @@ class LlamaCppTest(openai_test.Fleets, unittest.TestCase):
     def test_a_server_without_np_is_advised(self):
         router = self.fleet("--slots", "0", "--context", "4096", servers=1)
         self.assertIn("-np 4", router.workers()[0]["cache_absence"])
+
+
+class LlamaSlotsTest(slots_test.SlotSuite, unittest.TestCase):
+    """Without a model's folder: the server tells which GGUF file it has."""
+
+    server = LlamaServer
+    model = ""
+    no_memory = ("--cache-ram", "0")
+
+    def check_slots(self):
+        self.assertFalse([slot for slot in self.servers[0].slots() if slot["is_processing"]])
+
+    def test_greedy_answers_are_the_servers_own(self):
+        router = self.fleet("--slots", "2", servers=1)
+        for question in ("Who goes there?", "Once upon a time \N{OWL} caf\u00e9", "The king", "Die K\u00f6nigin \u20ac"):
+            body = {"model": "demo-model", "messages": [{"role": "user", "content": question}], "max_tokens": 40, "temperature": 0}
+            direct = json.loads(ask(self.servers[0].port, "POST", "/v1/chat/completions", body))["choices"][0]
+            for stream in (False, True):
+                answer = router.request("POST", "/v1/chat/completions", {**body, "stream": stream})
+                if stream:
+                    texts = [event["choices"][0]["delta"].get("content") or "" for event in answer.events if event["choices"]]
+                    self.assertEqual("".join(texts), direct["message"]["content"])
+                else:
+                    self.assertEqual(answer.json()["choices"][0]["message"]["content"], direct["message"]["content"])
+                    self.assertEqual(answer.json()["choices"][0]["finish_reason"], direct["finish_reason"])
+
+    def test_constraints_logprobs_and_stops(self):
+        router = self.fleet("--slots", "2", servers=1)
+        body = {"model": "demo-model", "prompt": "The answer is", "max_tokens": 24, "temperature": 0}
+        one = router.request("POST", "/v1/completions", {**body, "guided_choice": ["yes", "no"]}).json()
+        self.assertIn(one["choices"][0]["text"], ("yes", "no"))
+        schema = {"type": "object", "properties": {"a": {"type": "boolean"}}, "required": ["a"], "additionalProperties": False}
+        one = router.request("POST", "/v1/chat/completions", {
+            "model": "demo-model", "messages": [{"role": "user", "content": "x"}], "max_tokens": 64, "temperature": 0,
+            "response_format": {"type": "json_schema", "json_schema": {"name": "s", "schema": schema}}}).json()
+        self.assertTrue(one["choices"][0]["message"]["content"].lstrip().startswith("{"), one)
+        one = router.request("POST", "/v1/completions", {**body, "logprobs": 2}).json()["choices"][0]
+        self.assertEqual(len(one["logprobs"]["token_logprobs"]), 24)
+        self.assertEqual(one["logprobs"]["token_logprobs"][0], max(one["logprobs"]["top_logprobs"][0].values()))
+        plain = router.request("POST", "/v1/completions", {**body, "return_token_ids": True}).json()["choices"][0]
+        stop = plain["token_ids"][5]
+        cut = router.request("POST", "/v1/completions", {**body, "return_token_ids": True, "stop_token_ids": [stop]}).json()["choices"][0]
+        self.assertEqual(cut["finish_reason"], "stop")
+        self.assertEqual(cut["token_ids"][:5], plain["token_ids"][:5])
 
 
 def record():

@@ -6,6 +6,9 @@ ollama or --like mlx one of those, with what they tell and what they do not.
 It has slots, each of which holds one text. A request goes to the idle slot whose text begins most alike (at least a tenth of
 the prompt, as llama.cpp does), else to the one that was idle for longest, and waits while all are busy. A text that it would
 replace goes to RAM, from where it comes back. Four bytes are a token. Prompts cost --prefill-us for each token that the slot lacks. Answers follow from the prompt.
+
+/completion takes token ids, and a slot (`id_slot`): a request that names a busy one waits, and what runs there is lost, which
+/requests tells of. Its answers are ids of the demo model that have a text.
 """
 
 import argparse
@@ -42,6 +45,11 @@ def words_of(prompt, count):
     return [f"w{zlib.crc32(f'{i}{prompt[-64:]}'.encode()) % 1000} " for i in range(count)]
 
 
+def ids_of(prompt, count):
+    """Output for a prompt of ids."""
+    return [300 + zlib.crc32(f"{i}{prompt[-16:]}".encode()) % 1000 for i in range(count)]
+
+
 def common(a, b):
     length = min(len(a), len(b))
     return next((i for i in range(length) if a[i] != b[i]), length)
@@ -54,18 +62,30 @@ class Slots:
         self.held = [[] for _ in range(count)]
         self.busy = [False] * count
         self.used = [0] * count
+        self.task = [None] * count
+        self.kept = [0] * count
         self.turn = 0
+        self.tasks = 0
+        self.named_busy = 0
         self.change = threading.Condition()
 
-    def take(self, prompt):
+    def take(self, prompt, named=-1, finds=True):
         """The slot, and how many of the prompt's tokens it has."""
         with self.change:
-            self.change.wait_for(lambda: not all(self.busy))
-            idle = [i for i, busy in enumerate(self.busy) if not busy]
-            best = max(idle, key=lambda i: common(self.held[i], prompt))
-            if common(self.held[best], prompt) <= SIMILARITY * len(prompt):
-                best = min(idle, key=lambda i: self.used[i])
-            cached = min(self.restored(best, prompt), len(prompt) - 1)
+            if named >= 0:
+                self.named_busy += self.busy[named]
+                self.change.wait_for(lambda: not self.busy[named])
+                best = named
+            else:
+                self.change.wait_for(lambda: not all(self.busy))
+                idle = [i for i, busy in enumerate(self.busy) if not busy]
+                best = max(idle, key=lambda i: common(self.held[i], prompt))
+                if common(self.held[best], prompt) <= SIMILARITY * len(prompt):
+                    best = min(idle, key=lambda i: self.used[i])
+            cached = min(self.restored(best, prompt), len(prompt) - 1) if finds else 0
+            self.tasks += 1
+            self.task[best] = self.tasks
+            self.kept[best] = cached
             self.busy[best] = True
             self.held[best] = prompt
             return best, cached
@@ -73,8 +93,8 @@ class Slots:
     def restored(self, slot, prompt):
         """The slot's tokens of the prompt, after a text that it would lose went to RAM, and a better one came from there."""
         held = self.held[slot]
-        if common(held, prompt) < 0.5 * len(held):
-            self.ram = [*self.ram, held][-self.ram_texts:]
+        if held and common(held, prompt) < 0.5 * len(held):
+            self.ram = [*self.ram, held][-self.ram_texts:] if self.ram_texts else []
         best = max(self.ram, key=lambda text: common(text, prompt), default=[])
         if common(best, prompt) <= common(held, prompt):
             return common(held, prompt)
@@ -86,6 +106,7 @@ class Slots:
             self.turn += 1
             self.used[slot] = self.turn
             self.held[slot] = tokens
+            self.kept[slot] = 0
             self.busy[slot] = False
             self.change.notify_all()
 
@@ -101,7 +122,7 @@ class Answer:
         self.tokens = tokens_of(self.prompt)
         limit = body.get("max_tokens") or body.get("max_completion_tokens") or 8
         self.words = words_of(self.prompt, limit)
-        self.cached = 0
+        self.cached = self.sent = 0
 
     def usage(self):
         usage = {"completion_tokens": len(self.words), "prompt_tokens": len(self.tokens),
@@ -126,6 +147,10 @@ class Answer:
         choice |= {"message": {"role": "assistant", "content": text}} if self.is_chat else {"text": text}
         return {"choices": [choice], **self.head(""), "usage": self.usage(), **self.timings()}
 
+    @staticmethod
+    def progress():
+        return []
+
     def chunk(self, word):
         piece = {"delta": {"content": word}} if self.is_chat else {"text": word}
         return {"choices": [{"finish_reason": None, "index": 0, **piece}], **self.head(".chunk")}
@@ -136,6 +161,52 @@ class Answer:
         if not (self.body.get("stream_options") or {}).get("include_usage"):
             return [{**end, **self.timings()}]
         return [end, {"choices": [], **self.head(".chunk"), "usage": self.usage(), **self.timings()}]
+
+
+class TokenAnswer(Answer):
+    """One answer of /completion."""
+
+    def __init__(self, options, body):
+        self.options = options
+        self.body = body
+        self.prompt = self.tokens = body["prompt"]
+        if not all(0 <= token < 2048 for token in self.tokens):
+            raise InvalidTokens
+        self.words = ids_of(self.prompt, body.get("n_predict") or 8)
+        self.cached = self.sent = 0
+
+    def probabilities(self, tokens):
+        if not self.body.get("n_probs"):
+            return {}
+        top = [{"id": 5, "token": "&", "bytes": [38], "logprob": -0.5}]
+        return {"completion_probabilities": [{"id": token, "token": "w", "bytes": [119], "logprob": -1.5, "top_logprobs": top}
+                                             for token in tokens]}
+
+    def progress(self):
+        if not self.body.get("return_progress"):
+            return []
+        return [{"index": 0, "content": "", "tokens": [0], "stop": False, "id_slot": -1, "tokens_predicted": 0,
+                 "tokens_evaluated": len(self.tokens),
+                 "prompt_progress": {"total": len(self.tokens), "cache": self.cached, "processed": self.cached, "time_ms": 0}}]
+
+    def chunk(self, word):
+        return {"index": 0, "content": "w", "tokens": [word], "stop": False, "id_slot": -1, "tokens_predicted": self.sent + 1,
+                "tokens_evaluated": len(self.tokens), **self.probabilities([word])}
+
+    def end(self, content, tokens):
+        return {"index": 0, "content": content, "tokens": tokens, "id_slot": self.number, "stop": True, "model": "demo-model",
+                "tokens_predicted": len(self.words), "tokens_evaluated": len(self.tokens), "stop_type": "limit",
+                "tokens_cached": len(self.tokens) + len(self.words) - 1, **self.timings()}
+
+    def whole(self):
+        return {**self.end("w" * len(self.words), self.words), **self.probabilities(self.words)}
+
+    def ends(self):
+        return [self.end("", [])]
+
+
+class InvalidTokens(Exception):
+    pass
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -163,15 +234,28 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
         options = self.options
         models = [{"id": name, "object": "model", "created": 1, "owned_by": "llamacpp"} for name in options.models]
-        pages = {"/v1/models": lambda: {"object": "list", "data": models}, "/requests": lambda: self.requests}
+        pages = {"/v1/models": lambda: {"object": "list", "data": models}, "/requests": lambda: self.requests,
+                 "/named-busy": lambda: self.slots.named_busy}
         if options.like == "llama.cpp":
             for model in models:
-                model["meta"] = {"n_ctx_train": 4 * options.context}
-            slots = [{"id": i, "n_ctx": options.context, "is_processing": busy} for i, busy in enumerate(self.slots.busy)]
-            pages |= {"/health": lambda: {"status": "ok"}, "/props": self.props, "/slots": lambda: slots}
+                model["meta"] = {"n_ctx_train": (1 if options.share_context else 4) * options.context}
+            pages |= {"/health": lambda: {"status": "ok"}, "/props": self.props}
+            if not options.no_slots:
+                pages["/slots"] = self.slot_page
         if self.path not in pages:
             return self.refuse(404, "File Not Found")
         return self.send(200, pages[self.path]())
+
+    def slot_page(self):
+        slots = self.slots
+        pages = []
+        for i, busy in enumerate(slots.busy):
+            page = {"id": i, "n_ctx": self.options.context, "is_processing": busy}
+            if slots.task[i]:
+                page |= {"id_task": slots.task[i], "n_prompt_tokens": len(slots.held[i]),
+                         "n_prompt_tokens_cache": slots.kept[i]}
+            pages.append(page)
+        return pages
 
     def props(self):
         options = self.options
@@ -181,15 +265,20 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def do_POST(self):
         data = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        if self.path not in ("/v1/chat/completions", "/v1/completions"):
+        if self.path not in ("/v1/chat/completions", "/v1/completions", "/completion"):
             return self.refuse(404, "File Not Found")
         try:
-            answer = Answer(self.options, json.loads(data))
+            body = json.loads(data)
+            answer = (TokenAnswer if self.path == "/completion" else Answer)(self.options, body)
+        except InvalidTokens:
+            return self.refuse(400, "Prompt contains invalid tokens")
         except (ValueError, KeyError, TypeError) as error:
             return self.refuse(400, f"not a request: {error}")
         if len(answer.tokens) >= self.options.context:
             return self.refuse(400, "the request exceeds the available context size")
-        slot, answer.cached = self.slots.take(answer.tokens)
+        slot, answer.cached = self.slots.take(answer.tokens, body.get("id_slot", -1), body.get("cache_prompt", True))
+        answer.slot = slot
+        answer.number = slot
         try:
             time.sleep((len(answer.tokens) - answer.cached) * self.options.prefill_us / 1e6)
             if self.together:
@@ -198,23 +287,40 @@ class Handler(http.server.BaseHTTPRequestHandler):
                                   "model": answer.body.get("model")})
             self.answer(answer)
         finally:
-            self.slots.give_back(slot, answer.tokens + tokens_of("".join(answer.words)))
+            self.release(answer)
+
+    def release(self, answer):
+        """Frees its slot, once. It holds what is sent."""
+        if answer.slot is None:
+            return
+        output = answer.words[:answer.sent]
+        tail = output[:-1] if isinstance(answer, TokenAnswer) else tokens_of("".join(output))
+        self.slots.give_back(answer.slot, answer.tokens + tail)
+        answer.slot = None
 
     def answer(self, answer):
         if not answer.body.get("stream"):
             time.sleep(len(answer.words) * self.options.token_ms / 1e3)
+            answer.sent = len(answer.words)
+            self.release(answer)
             return self.send(200, answer.whole())
         self.send_response(200)
         self.send_header("Content-Type", "text/event-stream")
         self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()
-        for word in answer.words:
+        for progress in answer.progress():
+            self.event(json.dumps(progress))
+        for count, word in enumerate(answer.words, 1):
             self.event(json.dumps(answer.chunk(word)))
+            answer.sent = count
             time.sleep(self.options.token_ms / 1e3)
+        self.release(answer)
         for end in answer.ends():
             self.event(json.dumps(end))
-        self.event("[DONE]")
+        if not isinstance(answer, TokenAnswer):
+            self.event("[DONE]")
         self.wfile.write(b"0\r\n\r\n")
+        return None
 
     def event(self, data):
         text = f"data: {data}\n\n".encode()
@@ -237,6 +343,7 @@ def main():
     parser.add_argument("--models", type=lambda text: text.split(","), default=["demo-model"])
     parser.add_argument("--like", choices=["llama.cpp", "ollama", "mlx"], default="llama.cpp")
     parser.add_argument("--ram-texts", type=int, default=64, help="that its --cache-ram holds")
+    parser.add_argument("--share-context", action="store_true", help="as llama.cpp without -np")
     parser.add_argument("--no-slots", action="store_true", help="as llama.cpp's flag: no page of them")
     parser.add_argument("--together", type=int, help="answers begin once so many requests are there")
     parser.add_argument("--prefill-us", type=float, default=0)

@@ -11,7 +11,9 @@ RECORDINGS = pathlib.Path(__file__).resolve().parent / "recordings/llama.cpp"
 ASKED = [{"role": "system", "content": "You answer in one word what anybody asks."},
          {"role": "user", "content": "Who comes here at this hour?"}]
 CHAT = {"model": "demo-model", "messages": ASKED, "max_tokens": 4, "temperature": 0}
-# In this order: the second one finds the first in its slot.
+TOKENS = {"prompt": list(range(300, 340)), "n_predict": 4, "temperature": 0, "return_tokens": True, "stream": True,
+          "return_progress": True, "id_slot": 1, "n_probs": 2}
+# In this order: some find those before in their slot.
 EXCHANGES = {
     "models.json": ("GET", "/v1/models", None),
     "props.json": ("GET", "/props", None),
@@ -22,6 +24,10 @@ EXCHANGES = {
     "chat-stream-usage.txt": ("POST", "/v1/chat/completions",
                               {**CHAT, "stream": True, "stream_options": {"include_usage": True}}),
     "completion.json": ("POST", "/v1/completions", {"model": "demo-model", "prompt": "Once upon", "max_tokens": 4}),
+    "tokens.json": ("POST", "/completion", {**TOKENS, "stream": False}),
+    "tokens-stream.txt": ("POST", "/completion", TOKENS),
+    "no-slot.json": ("POST", "/completion", {**TOKENS, "prompt": [1 << 30]}),
+    "slots-used.json": ("GET", "/slots", None),
     "no-route.json": ("POST", "/pooling", {}),
     "no-json.json": ("POST", "/v1/chat/completions", None),
 }

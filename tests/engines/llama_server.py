@@ -86,6 +86,7 @@ def main():
     parser.add_argument("--slots", type=int, default=2)
     parser.add_argument("--context", type=int, default=8192, help="tokens of all slots together")
     parser.add_argument("--cache-ram", type=int, default=8192)
+    parser.add_argument("--token-ms", type=float, help="of the double alone")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / "demo-model.gguf"

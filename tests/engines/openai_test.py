@@ -83,6 +83,7 @@ class Fleets:
     """Routers with a worker beside each of some servers."""
 
     server = Server
+    engine = "openai"
 
     def fleet(self, *flags, servers=2, router_flags=(), worker_flags=()):
         self.servers = [self.server(*flags) for _ in range(servers)]
@@ -97,7 +98,7 @@ class Fleets:
         return router
 
     def beside(self, cluster, name, server, *flags):
-        return cluster.start_worker(name, "--engine", "openai", "--engine-url", f"http://127.0.0.1:{server.port}", *flags,
+        return cluster.start_worker(name, "--engine", self.engine, "--engine-url", f"http://127.0.0.1:{server.port}", *flags,
                                     model="")
 
 

@@ -1,4 +1,4 @@
-"""deploy/compose.yaml and compose.vllm.yaml: valid for Compose, understood by the daemons, closed. The first one is run:
+"""deploy/compose.yaml, compose.vllm.yaml and compose.llama-cpp.yaml: valid for Compose, understood by the daemons, closed. The first one is run:
 its commands as processes on a network of their own, where the names of its services lead to the loopback.
 """
 
@@ -17,12 +17,13 @@ import yaml
 
 from cluster import BIN, DEMO_MODEL, ROOT, Cluster, Daemon, Router
 
-FILES = {name: ROOT / "deploy" / name for name in ("compose.yaml", "compose.vllm.yaml")}
+FILES = {name: ROOT / "deploy" / name for name in ("compose.yaml", "compose.vllm.yaml", "compose.llama-cpp.yaml")}
 PROGRAMS = {"roost-router": "roost-router", "roost-worker-cpu": "roost-worker", "roost-worker-cuda": "roost-worker"}
 IN_IMAGE = "/usr/share/roost/demo-model"
 VLLM = "vllm/vllm-openai"
+LLAMA_CPP = "ghcr.io/ggml-org/llama.cpp"
 # Variables of the machine that a file asks for.
-VARIABLES = {"MODEL": "/models/my-model"}
+VARIABLES = {"MODEL": "/models/my-model", "MODELS": "/models"}
 
 
 def services(file):
@@ -30,7 +31,7 @@ def services(file):
 
 
 def own_services(file):
-    return {name: service for name, service in services(file).items() if not service["image"].startswith(VLLM + ":")}
+    return {name: service for name, service in services(file).items() if not service["image"].startswith((VLLM + ":", LLAMA_CPP + ":"))}
 
 
 def command_of(service):
@@ -62,7 +63,7 @@ class Policy:
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertNotEqual(checked(good.replace("read_only:", "readonly:"), **VARIABLES).returncode, 0)
         for name in VARIABLES:
-            self.assertEqual(checked(good, **{name: ""}).returncode != 0, f"${{{name}" in good, f"{name} is asked for")
+            self.assertEqual(checked(good, **{**VARIABLES, name: ""}).returncode != 0, f"${{{name}" in good, f"{name} is asked for")
 
     def test_the_daemons_accept_their_commands(self):
         for name, service in own_services(self.file).items():
@@ -156,6 +157,22 @@ class VllmComposeTest(Policy, unittest.TestCase):
 
     def test_the_worker_is_stopped_before_vllm(self):
         self.assertEqual(self.services["worker"]["depends_on"], ["vllm"])
+
+
+class LlamaCppComposeTest(Policy, unittest.TestCase):
+    file = "compose.llama-cpp.yaml"
+
+    def test_each_worker_has_a_server_whose_slots_are_its_own(self):
+        of_file = services(self.file)
+        for number in ("1", "2"):
+            worker, llama = of_file[f"worker-{number}"], of_file[f"llama-{number}"]
+            self.assertIn("--engine=llama.cpp", worker["command"])
+            self.assertIn(f"--engine-url=http://llama-{number}:8080", worker["command"])
+            self.assertEqual(worker["depends_on"], [f"llama-{number}"], "so it is stopped first")
+            self.assertEqual(worker["volumes"], llama["volumes"], "the file that the server tells of is there")
+            self.assertEqual(llama["networks"], ["engine"])
+            self.assertIn("-np", llama["command"])
+            self.assertIn("--slots", llama["command"])
 
 
 def serve():

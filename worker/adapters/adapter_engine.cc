@@ -48,6 +48,7 @@ AdapterEngine::AdapterEngine(const EngineProtocol& protocol, EngineFacts facts, 
       clock_(clock),
       port_(port),
       blocks_(blocks),
+      slots_(blocks == nullptr ? nullptr : blocks->slots()),
       watch_(protocol, std::move(facts), options_.times, clock, ids_, port) {}
 
 AdapterEngine::~AdapterEngine() {
@@ -103,7 +104,7 @@ Result<void> AdapterEngine::Submit(LinkId link, wire::Generate request, std::opt
   const Instant at = received.value_or(clock_.Now());
   const std::optional<Instant> deadline = DeadlineOf(request, at);
   const HitGuess guess = GuessOf(request);
-  request.block_hashes = {};
+  if (slots_ == nullptr) request.block_hashes = {};
   if (calls_.empty()) watch_.OnLife();  // its silence begins now
   const auto [entry, is_new] = requests_.emplace(key, Request{.generate = std::move(request),
                                                               .order = submit_count_,
@@ -115,7 +116,9 @@ Result<void> AdapterEngine::Submit(LinkId link, wire::Generate request, std::opt
     requests_.erase(entry);
     return begun;
   }
+  entry->second.generate.block_hashes = {};
   report_due_ = true;
+  FillSlots();
   return {};
 }
 
@@ -131,28 +134,47 @@ Result<void> AdapterEngine::Begin(RequestKey key, Request& request) {
 }
 
 Result<void> AdapterEngine::StartCall(RequestKey key, const Request& request, std::uint32_t choice) {
-  const wire::Generate& generate = request.generate;
   const CallId id = ids_.Next();
-  Call call{.key = key, .choice = choice, .engine_id = fmt::format("{}-{}", options_.id_prefix, id.value())};
+  calls_.emplace(id,
+                 Call{.key = key, .choice = choice, .engine_id = fmt::format("{}-{}", options_.id_prefix, id.value())});
+  if (slots_ == nullptr) return Send(id, std::nullopt);
+  slots_->Enqueue(id, request.generate);
+  return {};
+}
+
+void AdapterEngine::FillSlots() {
+  if (slots_ == nullptr) return;
+  while (const std::optional<SlotTable::Grant> grant = slots_->Next(clock_.Now())) {
+    const RequestKey key = calls_.at(grant->call).key;
+    if (Result<void> sent = Send(grant->call, grant); !sent.ok()) Fail(key, std::move(sent).error());
+  }
+}
+
+Result<void> AdapterEngine::Send(CallId id, std::optional<SlotTable::Grant> grant) {
+  Call& call = calls_.at(id);
+  const wire::Generate& generate = requests_.at(call.key).generate;
   const std::string salt = SaltOf(generate, call.engine_id);
   const auto prompt_size = static_cast<std::uint32_t>(generate.prompt.size());
-  const bool scores_prompt = generate.prompt_logprobs.has_value() && choice == 0;
+  const bool scores_prompt = generate.prompt_logprobs.has_value() && call.choice == 0;
   const CallPlan plan{
       .generate = generate,
       .facts = watch_.facts(),
       .id = call.engine_id,
       .salt = salt,
-      .choice = choice,
+      .choice = call.choice,
       .max_tokens = std::min(generate.max_output_tokens, watch_.facts().max_context_tokens - prompt_size),
       .scores_prompt = scores_prompt,
       .is_streamed = !scores_prompt,
-      .asks_found_runs = watch_.facts().tells_found_runs && blocks_ != nullptr && blocks_->wants_found_runs()};
+      .asks_found_runs = watch_.facts().tells_found_runs && blocks_ != nullptr && blocks_->wants_found_runs(),
+      .slot = grant ? std::optional(grant->slot) : std::nullopt,
+      .finds_prefix = grant ? grant->finds_prefix : generate.cache_mode != wire::CacheMode::kOff,
+      .tokenizer = options_.tokenizer.get()};
   ROOST_ASSIGN_OR_RETURN(HttpCall built, protocol_.BuildRequest(plan));
   call.reader = protocol_.NewReader(plan);
   call.is_streamed = plan.is_streamed;
   call.sent = clock_.Now();
+  call.is_sent = true;
   meter_.OnSent(id, call.sent);
-  calls_.emplace(id, std::move(call));
   port_.Start(id, std::move(built));
   return {};
 }
@@ -186,7 +208,15 @@ void AdapterEngine::CancelLink(LinkId link) {
 // ---- answers ----
 
 void AdapterEngine::OnHttp(const HttpEvent& event) {
-  if (watch_.OnHttp(event)) return FollowWatch();
+  if (watch_.OnHttp(event)) {
+    FollowWatch();
+  } else {
+    OnCallEvent(event);
+  }
+  FillSlots();
+}
+
+void AdapterEngine::OnCallEvent(const HttpEvent& event) {
   const bool has_ended = std::holds_alternative<HttpEnd>(event.what);
   if (has_ended) draining_.erase(event.call);
   const auto found = calls_.find(event.call);
@@ -234,7 +264,7 @@ void AdapterEngine::OnCallEnd(CallId id, const HttpEnd& end) {
   if (call.status != 200) {
     return OnComplaint(key, ReadRefusal(parser_, call.status, call.body));
   }
-  if (call.is_streamed) return OnAnswered(id);
+  if (call.is_streamed) return OnAnswered(id, false);
   Result<AnswerPiece> piece = call.reader->ReadWhole(parser_, call.body);
   if (!piece.ok()) return Fail(key, std::move(piece).error());
   OnPiece(id, *std::move(piece));
@@ -245,12 +275,16 @@ void AdapterEngine::OnPiece(CallId id, AnswerPiece piece) {
   Request& request = requests_.at(key);
   if (piece.complaint) return OnComplaint(key, *piece.complaint);
   if (piece.cached_tokens && calls_.at(id).choice == 0) request.cached_tokens = piece.cached_tokens;
+  if (piece.cached_tokens && slots_ != nullptr) {
+    slots_->OnFound(id, *piece.cached_tokens);
+    watch_.OnLife();
+  }
   for (ChoicePiece& choice : piece.choices) {
     if (choice.index != 0) continue;  // each call asks for one
     if (choice.end && choice.end->error) return Fail(key, *std::move(choice.end->error));
     OnChoicePiece(id, std::move(choice));
   }
-  if (piece.is_last) OnAnswered(id);
+  if (piece.is_last) OnAnswered(id, piece.is_cut);
 }
 
 void AdapterEngine::OnChoicePiece(CallId id, ChoicePiece piece) {
@@ -266,6 +300,11 @@ void AdapterEngine::OnChoicePiece(CallId id, ChoicePiece piece) {
   // A stop token counts too: its step was computed.
   const std::size_t token_count = event.tokens.size() + (piece.end && piece.end->stop_token ? 1 : 0);
   if (token_count > 0) NoteTokens(id, call, request, token_count);
+  if (slots_ != nullptr && token_count > 0) {
+    slots_->OnComputed(id);
+    call.output.insert(call.output.end(), event.tokens.begin(), event.tokens.end());
+    if (piece.end && piece.end->stop_token) call.output.push_back(*piece.end->stop_token);
+  }
   if (piece.end) {
     event.finish = piece.end->reason;
     event.stop_token = piece.end->stop_token;
@@ -277,7 +316,7 @@ void AdapterEngine::OnChoicePiece(CallId id, ChoicePiece piece) {
 }
 
 // The answer is complete; its connection may need a moment to be free for another one.
-void AdapterEngine::OnAnswered(CallId id) {
+void AdapterEngine::OnAnswered(CallId id, bool is_cut) {
   const auto found = calls_.find(id);
   if (found == calls_.end()) return;
   if (!found->second.last_event) {
@@ -285,7 +324,14 @@ void AdapterEngine::OnAnswered(CallId id) {
   }
   Call call = std::move(found->second);
   calls_.erase(found);
-  draining_.emplace(id, clock_.Now());
+  if (is_cut) {
+    port_.Close(id);
+  } else {
+    draining_.emplace(id, clock_.Now());
+  }
+  if (slots_ != nullptr) {
+    slots_->OnEnd(id, call.output, is_cut ? SlotTable::EndKind::kCut : SlotTable::EndKind::kComplete, clock_.Now());
+  }
   meter_.OnEnd(id);
   watch_.OnLife();
   Request& request = requests_.at(call.key);
@@ -352,6 +398,15 @@ void AdapterEngine::CloseCalls(RequestKey key) {
   for (auto next = calls_.begin(); next != calls_.end();) {
     const auto call = next++;
     if (call->second.key != key) continue;
+    if (slots_ != nullptr) {
+      const bool was_sent = call->second.is_sent;
+      slots_->OnEnd(call->first, call->second.output,
+                    was_sent ? SlotTable::EndKind::kCut : SlotTable::EndKind::kComplete, clock_.Now());
+    }
+    if (!call->second.is_sent) {
+      calls_.erase(call);
+      continue;
+    }
     port_.Close(call->first);
     meter_.OnEnd(call->first);
     if (std::optional<HttpCall> abort = protocol_.BuildAbort(call->second.engine_id)) {

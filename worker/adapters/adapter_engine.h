@@ -36,6 +36,7 @@
 #include "worker/adapters/engine_protocol.h"
 #include "worker/adapters/engine_standing_watch.h"
 #include "worker/adapters/http_port.h"
+#include "worker/adapters/slot_table.h"
 #include "worker/adapters/step_meter.h"
 #include "worker/engine_api/step_report.h"
 
@@ -76,6 +77,7 @@ struct AdapterOptions {
   std::string id_prefix = "roost";            // of requests' ids at the engine; the host adds a number of its own
   // The text that keeps a request's blocks apart from those of other scopes in the engine's cache. Null: none.
   std::function<std::string(const wire::Generate&)> salt_of = nullptr;
+  std::shared_ptr<const Tokenizer> tokenizer = nullptr;  // of the model; null: not known
   // By the model's configuration; until the events show otherwise. See EventFeed::has_checkpoints.
   bool expects_groups = false;
   WatchTimes times = {};
@@ -156,6 +158,7 @@ class AdapterEngine {
     std::string engine_id = {};
     bool is_streamed = true;
     std::unique_ptr<AnswerReader> reader = {};
+    bool is_sent = false;
     SseReader events = SseReader();
     int status = 0;
     std::string body = {};  // of an answer that is not streamed, or an error's
@@ -163,6 +166,7 @@ class AdapterEngine {
     std::optional<Instant> first_tokens = {};
     Instant last_tokens = {};
     std::uint32_t output_tokens = 0;
+    std::vector<TokenId> output = {};                 // where a slot holds it
     std::optional<wire::TokenEvent> last_event = {};  // waits for the usage
   };
   using Requests = std::map<RequestKey, Request>;
@@ -171,15 +175,19 @@ class AdapterEngine {
   [[nodiscard]] Result<void> Check(RequestKey key, const wire::Generate& generate) const;
   [[nodiscard]] Result<void> Begin(RequestKey key, Request& request);
   [[nodiscard]] Result<void> StartCall(RequestKey key, const Request& request, std::uint32_t choice);
+  [[nodiscard]] Result<void> Send(CallId id, std::optional<SlotTable::Grant> grant);
+  // Sends what waits for a slot, while one is idle.
+  void FillSlots();
   [[nodiscard]] std::string SaltOf(const wire::Generate& generate, std::string_view engine_id) const;
   void StartOtherChoices(RequestKey key);
 
+  void OnCallEvent(const HttpEvent& event);
   void OnBytes(CallId id, const std::string& bytes);
   void OnStreamed(CallId id, const std::string& bytes);
   void OnCallEnd(CallId id, const HttpEnd& end);
   void OnPiece(CallId id, AnswerPiece piece);
   void OnChoicePiece(CallId id, ChoicePiece piece);
-  void OnAnswered(CallId id);
+  void OnAnswered(CallId id, bool is_cut);
   void OnComplaint(RequestKey key, const Complaint& complaint);
 
   void TellPrompt(RequestKey key, std::vector<wire::TokenLogprobs> prompt_logprobs);
@@ -211,6 +219,7 @@ class AdapterEngine {
   HttpPort& port_;
   CallIds ids_;
   BlockSource* const blocks_;  // may be null
+  SlotTable* const slots_;     // may be null
   EngineWatch watch_;
   StepMeter meter_;
   HitDrop hit_drop_;

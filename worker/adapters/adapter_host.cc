@@ -386,6 +386,8 @@ std::string CacheAbsence(const EngineFacts& facts, const EngineAddress& address)
         "the engine's blocks of {} tokens fit none of Roost's: give it blocks of 1, 2 or a multiple of 4",
         facts.block_tokens);
   }
+  if (is_read && facts.slot_count > 0) return "";
+  if (is_read && !facts.advice.empty()) return facts.advice;
   if (is_read) return address.events_endpoint.empty() ? address.events_absence : "";
   return facts.advice.empty() ? address.prompts_absence : fmt::format("{}; {}", address.prompts_absence, facts.advice);
 }
@@ -450,8 +452,9 @@ void AwaitFirstReplays(const std::vector<ConnectedEngine>& engines, const Clock&
 
 void LogConnected(const ConnectedEngine& engine) {
   const EngineFacts& facts = engine.facts;
-  const char* const cache =
-      engine.feed == nullptr ? "not followed" : (engine.feed->exact() ? "exact" : "predicted until it is emptied");
+  std::string cache = "not followed";
+  if (engine.slots != nullptr) cache = fmt::format("{} slots", facts.slot_count);
+  if (engine.feed != nullptr) cache = engine.feed->exact() ? "exact" : "predicted until it is emptied";
   LogInfo("beside an engine", {{"engine", std::string(engine.protocol->name())},
                                {"version", facts.version},
                                {"rank", facts.rank ? fmt::format("{}", facts.rank->number) : "its only one"},
@@ -460,14 +463,17 @@ void LogConnected(const ConnectedEngine& engine) {
                                {"block_tokens", facts.block_tokens},
                                {"context_tokens", facts.max_context_tokens},
                                {"cache", cache}});
-  if (engine.feed == nullptr) {
+  if (engine.slots != nullptr && !facts.advice.empty()) {
+    LogWarning("the engine could find more", {{"advice", facts.advice}});
+  }
+  if (engine.feed == nullptr && engine.slots == nullptr) {
     LogWarning("routers are not told what the engine's cache holds", {{"reason", engine.cache_absence}});
   }
 }
 
-std::unique_ptr<BlockSource> SourceOf(std::unique_ptr<EventFeed> feed, const EngineSurroundings& surroundings) {
-  if (feed == nullptr) return nullptr;
-  return std::make_unique<FeedSource>(std::move(feed), surroundings.on_view_counts);
+std::unique_ptr<BlockSource> SourceOf(ConnectedEngine& engine, const EngineSurroundings& surroundings) {
+  if (engine.feed == nullptr) return std::move(engine.slots);
+  return std::make_unique<FeedSource>(std::move(engine.feed), surroundings.on_view_counts);
 }
 
 // Each rank's worker asks for the pages by itself: so many of them as two workers ask for, at most.
@@ -489,7 +495,11 @@ Result<ConnectedEngine> ConnectRank(const EngineProtocol& protocol, const Engine
   if (engine.facts.rank) http.headers.push_back(fmt::format("X-data-parallel-rank: {}", engine.facts.rank->index));
   ROOST_ASSIGN_OR_RETURN(engine.calls, HttpCalls::Make(std::move(http)));
   engine.cache_absence = CacheAbsence(engine.facts, address);
-  if (!address.events_endpoint.empty() && engine.cache_absence.empty()) {
+  if (engine.facts.slot_count > 0 && engine.cache_absence.empty() && protocol.takes_tokens()) {
+    engine.slots = std::make_unique<SlotTable>(SlotTable::Options{.slot_count = engine.facts.slot_count,
+                                                                  .context_tokens = engine.facts.max_context_tokens,
+                                                                  .goes_on_at_points = engine.options.expects_groups});
+  } else if (!address.events_endpoint.empty() && engine.cache_absence.empty()) {
     ROOST_ASSIGN_OR_RETURN(engine.feed, ConnectFeed(protocol, address, engine, root, clock));
   }
   return engine;
@@ -532,14 +542,15 @@ AdapterWorker::AdapterWorker(ConnectedEngine engine, const EngineSurroundings& s
     : protocol_(*engine.protocol),
       facts_(engine.facts),
       options_(engine.options),
-      sends_events_(engine.feed != nullptr),
+      sends_events_(engine.feed != nullptr || engine.slots != nullptr),
       cache_absence_(std::move(engine.cache_absence)),
-      checkpoints_(sends_events_ && engine.feed->has_checkpoints()),
+      checkpoints_((engine.feed != nullptr && engine.feed->has_checkpoints()) ||
+                   (engine.slots != nullptr && engine.slots->has_checkpoints())),
       host_({.protocol = *engine.protocol,
              .facts = std::move(engine.facts),
              .options = std::move(engine.options),
              .calls = std::move(engine.calls),
-             .blocks = SourceOf(std::move(engine.feed), surroundings),
+             .blocks = SourceOf(engine, surroundings),
              .alarm = std::move(engine.alarm)},
             surroundings.clock, surroundings.waker) {}
 

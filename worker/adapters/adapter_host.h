@@ -37,6 +37,7 @@
 #include "worker/adapters/events/event_feed.h"
 #include "worker/adapters/forward_calls.h"
 #include "worker/adapters/http_calls.h"
+#include "worker/adapters/slot_table.h"
 #include "worker/engine_api/engine_host.h"
 #include "worker/engine_api/engine_outbox.h"
 #include "worker/engine_api/exchange.h"
@@ -165,9 +166,10 @@ struct ConnectedEngine {
   EngineFacts facts;
   AdapterOptions options;
   std::unique_ptr<HttpCalls> calls;
-  std::unique_ptr<EventFeed> feed = nullptr;  // null: without events
-  std::string cache_absence = {};             // why; see wire::Hello
-  std::shared_ptr<RankAlarm> alarm = {};      // which all of the engine's ranks share
+  std::unique_ptr<EventFeed> feed = nullptr;   // null: without events
+  std::unique_ptr<SlotTable> slots = nullptr;  // of an engine whose slots are chosen here
+  std::string cache_absence = {};              // why; see wire::Hello
+  std::shared_ptr<RankAlarm> alarm = {};       // which all of the engine's ranks share
 };
 
 // Waits until the engine answers, at most for `patience`. kUnavailable: no answer. kInvalidArgument (engine-url): the

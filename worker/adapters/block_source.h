@@ -17,6 +17,8 @@
 
 namespace roost::worker::adapters {
 
+class SlotTable;
+
 class BlockSource {
  public:
   virtual ~BlockSource() = default;
@@ -52,6 +54,9 @@ class BlockSource {
   // Should requests ask the engine to tell again of the blocks that they find? See EventFeed.
   [[nodiscard]] virtual bool wants_found_runs() const { return false; }
   [[nodiscard]] virtual double told_share() const { return 0; }  // see wire::Load
+
+  // Where requests wait for a slot of the engine; null: they do not.
+  [[nodiscard]] virtual SlotTable* slots() { return nullptr; }
 
   // The engine is another process, with an empty cache. The removals are in the next TakeEvents.
   virtual void OnEngineRestart(Instant now) = 0;

@@ -146,7 +146,8 @@ void EngineProtocol::Claim(const EngineFacts& facts, wire::Hello& hello) const {
 }
 
 const EngineProtocol* EngineProtocolOf(std::string_view name) {
-  for (const EngineProtocol* const protocol : {&VllmProtocol(), &SglangProtocol(), &OpenAiProtocol()}) {
+  for (const EngineProtocol* const protocol :
+       {&VllmProtocol(), &SglangProtocol(), &OpenAiProtocol(), &LlamaCppProtocol()}) {
     if (protocol->name() == name) return protocol;
   }
   return nullptr;

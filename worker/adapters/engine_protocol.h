@@ -25,6 +25,10 @@
 #include "worker/adapters/http_port.h"
 #include "worker/adapters/metrics_page.h"
 
+namespace roost {
+class Tokenizer;
+}
+
 namespace roost::worker::adapters {
 
 inline constexpr std::uint32_t kGrainTokens = 16;
@@ -58,7 +62,9 @@ struct EngineFacts {
   std::set<std::string> adapters = {};                     // LoRA adapters that requests may name; see wire::Hello
   std::vector<EngineRank> ranks = {};                      // in order; empty: it has one
   std::optional<EngineRank> rank = {};                     // that the worker stands for; none: the only one
-  std::string advice = {};  // what would give it more hits; see wire::Hello, cacheAbsence
+  std::string advice = {};       // what would give it more hits; see wire::Hello, cacheAbsence
+  std::uint32_t slot_count = 0;  // slots that a request may name (slot_table.h); 0: it chooses itself
+  std::string model_file = {};   // where it has read its model from; on its own host
 
   // The tokens of a block of Roost beside this engine: 16, or as many below as divide its blocks. 0: none does, so its
   // events can not be followed, and routers predict its cache from what they sent there.
@@ -66,6 +72,10 @@ struct EngineFacts {
   // The engine's room in such blocks; in blocks of 16 tokens where there are none.
   [[nodiscard]] std::uint32_t grain_count() const;
 };
+
+// Reads /props of llama.cpp's server: its version, its slots and the context of each; leaves other servers' pages. The
+// list of models was read before.
+[[nodiscard]] Result<void> ReadLlamaProps(std::string_view body, EngineFacts& facts);
 
 // Reads the list of models that both engines have at /v1/models: the model itself is the first entry without a parent,
 // its other names are those that follow, adapters have one. Leaves out names, or one more of which, a Hello can not
@@ -107,6 +117,14 @@ inline constexpr std::array<std::string_view, 17> kUsualRoutes{"/v1/chat/complet
 // message names those that did. Adapters may come and go.
 [[nodiscard]] Result<void> CheckSameEngine(const EngineFacts& before, const EngineFacts& now);
 
+// A slot of the engine, as its page tells; see slot_table.h.
+struct SlotState {
+  bool is_busy = false;
+  std::optional<std::uint32_t> task = {};  // that runs there, or was the last to
+  std::uint32_t kept_tokens = 0;           // of what the slot held, which the task that runs has found
+  std::uint32_t held_tokens = 0;           // the prompt and the output so far
+};
+
 // The load that a page told last. Each number may be missing.
 struct EngineLoad {
   std::optional<std::uint32_t> running_requests = {};
@@ -116,6 +134,7 @@ struct EngineLoad {
       {};  // of prompts and outputs since the start; a prompt counts once it is computed
   std::optional<double> started_at = {};
   std::optional<double> tier_tokens = {};  // of prompts, taken from a tier behind the engine's cache since the start
+  std::vector<SlotState> slots = {};       // by number
 };
 
 // One call for one choice. The references last for the call.
@@ -129,7 +148,10 @@ struct CallPlan {
   bool scores_prompt = false;  // asks for the prompt's log probabilities
   // False: the answer comes in one piece at its end.
   bool is_streamed = true;
-  bool asks_found_runs = false;  // for events of the blocks that it finds; see EngineFacts
+  bool asks_found_runs = false;            // for events of the blocks that it finds; see EngineFacts
+  std::optional<std::uint32_t> slot = {};  // where it goes, of EngineFacts::slot_count
+  bool finds_prefix = true;                // false: nothing that was computed before may be used
+  const Tokenizer* tokenizer = nullptr;    // the model's; null: not known
 
   // The seed of this choice, never negative and never -1 as a signed number: some engines take that for "none".
   [[nodiscard]] std::uint64_t seed() const { return (generate.sampling.seed + choice) & (~std::uint64_t{0} >> 1U); }
@@ -156,6 +178,7 @@ struct AnswerPiece {
   std::optional<std::uint32_t> cached_tokens = {};
   std::optional<Complaint> complaint = {};
   bool is_last = false;
+  bool is_cut = false;  // the engine would go on: its connection is to be closed
 };
 
 // Reads the answer of one call. An Error means that the answer can not be read: an engine of another version.
@@ -219,8 +242,9 @@ class EngineProtocol {
 [[nodiscard]] const EngineProtocol& VllmProtocol();
 [[nodiscard]] const EngineProtocol& SglangProtocol();
 [[nodiscard]] const EngineProtocol& OpenAiProtocol();
+[[nodiscard]] const EngineProtocol& LlamaCppProtocol();
 
-inline constexpr std::array<std::string_view, 3> kEngineProtocolNames{"vllm", "sglang", "openai"};
+inline constexpr std::array<std::string_view, 4> kEngineProtocolNames{"vllm", "sglang", "openai", "llama.cpp"};
 // Null for a name that is not in the list.
 [[nodiscard]] const EngineProtocol* EngineProtocolOf(std::string_view name);
 

@@ -50,6 +50,7 @@ struct SamplingValue {
   JsonWriter& json;
   const CallPlan& plan;
   int top_k_of_no_limit;
+  std::uint32_t seed_bits;
 };
 
 template <float wire::Sampling::*kField>
@@ -76,7 +77,10 @@ constexpr SamplingRow kSamplingRows[] = {
        WriteTopK(value.json, value.plan.generate.sampling.top_k, value.top_k_of_no_limit);
      }},
     {"min_p", &WriteReal<&wire::Sampling::min_p>, wire::Feature::kFullSampling},
-    {"seed", [](const SamplingValue& value) { value.json.Number(value.plan.seed()); }},
+    {"seed",
+     [](const SamplingValue& value) {
+       value.json.Number(value.plan.seed() & ((std::uint64_t{1} << value.seed_bits) - 1));
+     }},
     {"repetition_penalty", &WriteReal<&wire::Sampling::repetition_penalty>, wire::Feature::kFullSampling},
     {"presence_penalty", &WriteReal<&wire::Sampling::presence_penalty>, wire::Feature::kFullSampling},
     {"frequency_penalty", &WriteReal<&wire::Sampling::frequency_penalty>, wire::Feature::kFullSampling},
@@ -103,7 +107,7 @@ std::string_view EngineNameOf(const SamplingFieldNames& names, std::string_view 
 }  // namespace
 
 void WriteSamplingFields(JsonWriter& json, const CallPlan& plan, const SamplingFieldNames& names) {
-  const SamplingValue value{json, plan, names.top_k_of_no_limit};
+  const SamplingValue value{json, plan, names.top_k_of_no_limit, names.seed_bits};
   for (const SamplingRow& field : kSamplingRows) {
     if (!field.is_said(plan.generate)) continue;
     json.Key(EngineNameOf(names, field.name));

@@ -2,6 +2,7 @@
 // elsewhere (the model's generation_config.json) is always written; the others only when they say something.
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <string_view>
 
@@ -20,6 +21,7 @@ struct SamplingFieldName {
 struct SamplingFieldNames {
   std::span<const SamplingFieldName> other_names = {};
   int top_k_of_no_limit = 0;
+  std::uint32_t seed_bits = 63;
 };
 
 // Writes keys and values into the object that is open.

@@ -73,10 +73,13 @@ Result<RequestId> RequestTable::Submit(GenerateSpec spec, std::shared_ptr<Genera
   return request.id;
 }
 
-// Either no worker serves the model, or none of those that do supports the request's constraint.
+// Either no worker serves the model, or none of those that do supports what the request asks for.
 Error RequestTable::WhyNobody(const GenerateSpec& spec) {
-  if (!spec.generate.constraint.has_value() || worker_registry_.Serving(*spec.model).empty())
-    return NobodyServes(*spec.model);
+  const bool has_workers = !worker_registry_.Serving(*spec.model).empty();
+  if (has_workers && !spec.generate.constraint && spec.generate.min_output_tokens > 0) {
+    return InvalidArgument("min_tokens", "no worker of '{}' has a least number of tokens", spec.model->name);
+  }
+  if (!spec.generate.constraint.has_value() || !has_workers) return NobodyServes(*spec.model);
   return InvalidArgument(spec.generate.constraint->field, "no worker of '{}' can constrain its output",
                          spec.model->name);
 }

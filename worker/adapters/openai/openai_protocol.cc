@@ -2,8 +2,6 @@
 // is asked of them is OpenAI's `/v1/models` and `/v1/chat/completions`; llama.cpp's `/props` tells more. Requests and
 // answers pass through (forward_calls.h).
 
-#include <fmt/format.h>
-
 #include <array>
 #include <chrono>
 #include <cstdint>
@@ -28,9 +26,6 @@ constexpr std::array<std::string_view, 2> kFactPages{kModelsPage, kPropsPage};
 constexpr std::uint32_t kAnyContext = 1U << 20U;
 // Nor does it tell its room: that of the texts that a router remembers of one worker.
 constexpr std::uint32_t kAnyBlockCount = 1U << 18U;
-constexpr std::uint32_t kMaxSlots = 4096;
-// llama.cpp's slots where it was not told how many.
-constexpr std::uint32_t kDefaultSlots = 4;
 
 Error TakesNoTokens() { return InvalidArgument("model", "is behind a server that takes no token ids"); }
 
@@ -53,41 +48,6 @@ Result<void> ReadModels(std::string_view body, EngineFacts& facts) {
   return {};
 }
 
-// Flags of llama.cpp that would let it find more prompts again.
-std::string AdviceOf(json::Element props, std::uint32_t slots, bool shares_context) {
-  std::string advice;
-  const auto add = [&advice](std::string_view text) {
-    advice += fmt::format("{}{}", advice.empty() ? "" : "; ", text);
-  };
-  if (slots == 1) {
-    add("it has one slot, which holds one chat: give it -np N for N chats at a time, with N times the context in -c");
-  } else if (slots == kDefaultSlots && shares_context) {
-    add("its slots may share one context, as they do without -np, and then idle ones are cleared: start it with -np 4 "
-        "and "
-        "-c, and with --cache-ram MIB for chats that do not fit");
-  }
-  if (!json::At<bool>(props, "endpoint_slots").value_or(true)) {
-    add("start it with --slots, so that its slots can be looked at");
-  }
-  return advice;
-}
-
-Result<void> ReadProps(std::string_view body, EngineFacts& facts) {
-  simdjson::dom::parser parser;
-  json::Element props;
-  if (parser.parse(body.data(), body.size()).get(props) != simdjson::SUCCESS) return {};  // another server's page
-  const std::uint32_t slots = json::At<std::uint32_t>(props, "total_slots").value_or(0);
-  if (slots == 0 || slots > kMaxSlots) return {};
-  facts.max_running_requests = slots;
-  const std::uint32_t context = json::At<std::uint32_t>(props, "/default_generation_settings/n_ctx").value_or(0);
-  // The model's own, as the list tells it: slots of their own would have a part of it each.
-  const bool shares_context = context >= facts.max_context_tokens;
-  if (context > 0) facts.max_context_tokens = context;
-  facts.version = fmt::format("llama.cpp {}", json::At<std::string_view>(props, "build_info").value_or("unknown"));
-  facts.advice = AdviceOf(props, slots, shares_context);
-  return {};
-}
-
 class OpenAi final : public EngineProtocol {
  public:
   [[nodiscard]] std::string_view name() const override { return "openai"; }
@@ -99,7 +59,7 @@ class OpenAi final : public EngineProtocol {
   [[nodiscard]] bool MayLack(std::string_view page) const override { return page == kPropsPage; }
   [[nodiscard]] Result<void> ReadFacts(std::string_view page, std::string_view body,
                                        EngineFacts& facts) const override {
-    return page == kModelsPage ? ReadModels(body, facts) : ReadProps(body, facts);
+    return page == kModelsPage ? ReadModels(body, facts) : ReadLlamaProps(body, facts);
   }
   [[nodiscard]] std::string_view generate_route() const override { return "/v1/chat/completions"; }
   [[nodiscard]] std::string_view adapters_page() const override { return kModelsPage; }

@@ -67,6 +67,8 @@ bool IsHubName(std::string_view model) {
          model.find('/', slash + 1) == std::string_view::npos;
 }
 
+bool IsGguf(const std::filesystem::path& path) { return path.extension() == ".gguf"; }
+
 Result<std::vector<TensorRecord>> HashWeights(const std::filesystem::path& directory) {
   ROOST_ASSIGN_OR_RETURN(SafetensorsDirectory files, SafetensorsDirectory::Open(directory));
   return SafetensorsWeights(std::move(files)).FinishRecords();
@@ -101,7 +103,8 @@ Result<void> CheckModelFolder(const std::filesystem::path& directory) {
 
 Result<std::filesystem::path> FindModelFolder(const std::string& model) {
   std::error_code error;
-  if (std::filesystem::is_directory(model, error) || !IsHubName(model)) return std::filesystem::path(model);
+  if (std::filesystem::is_directory(model, error) || !IsHubName(model) || IsGguf(model))
+    return std::filesystem::path(model);
   const std::filesystem::path cache = HubCache();
   const std::size_t slash = model.find('/');
   const std::filesystem::path own =
@@ -120,6 +123,10 @@ Result<std::filesystem::path> FindModelFolder(const std::string& model) {
 
 Result<DescribedModel> DescribeModel(const std::filesystem::path& directory, FingerprintOf fingerprint,
                                      std::string_view template_name) {
+  if (IsGguf(directory)) {
+    if (fingerprint == FingerprintOf::kText) return DescribeGguf(directory, template_name);
+    return InvalidArgument("fingerprint", "weights are hashed in folders alone, not in {}", directory.string());
+  }
   ROOST_RETURN_IF_ERROR(CheckModelFolder(directory));
   ROOST_ASSIGN_OR_RETURN(const JsonFile config, JsonFile::Load(directory / "config.json", kMaxConfigBytes));
   ROOST_ASSIGN_OR_RETURN(const std::uint32_t vocab_size, VocabSizeOf(config.root()));

@@ -51,8 +51,13 @@ struct DescribedModel {
 // what to give instead.
 [[nodiscard]] Result<std::filesystem::path> FindModelFolder(const std::string& model);
 
-// A folder of any architecture, whose weights are not loaded: another program computes the model. With kWeights they
-// are hashed, which takes as long as reading them once; kNotFound if there are none.
+// A file of llama.cpp's format, whose name ends in .gguf, as DescribeModel has a folder. Its fingerprint covers how the
+// weights are stored: other quantisations of a model are other models. The text has no name. An error names the file,
+// or what of it is not supported.
+[[nodiscard]] Result<DescribedModel> DescribeGguf(const std::filesystem::path& path, std::string_view template_name);
+
+// A folder of any architecture, or a GGUF file, whose weights are not loaded: another program computes the model. With
+// kWeights they are hashed, which takes as long as reading them once; kNotFound if there are none.
 [[nodiscard]] Result<DescribedModel> DescribeModel(const std::filesystem::path& directory, FingerprintOf fingerprint,
                                                    std::string_view template_name = {});
 

@@ -1,0 +1,470 @@
+#include "worker/adapters/slot_table.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <limits>
+#include <utility>
+
+namespace roost::worker::adapters {
+namespace {
+
+// So many waiting calls are looked at for the slot that the first would take, and so often it is overtaken.
+constexpr std::size_t kLookedAt = 16;
+constexpr std::uint32_t kMostOvertaken = 4;
+// A server that tells nothing of its slots has noticed the end of a call after this long.
+constexpr Duration kLongestEnd = std::chrono::seconds(5);
+// It is sure to have on a page what was sent this long before the page before.
+constexpr Duration kPageDelay = std::chrono::milliseconds(250);
+constexpr int kIdlePages = 2;
+// The chance that a sequence is asked for again halves within this time.
+constexpr double kHalfLifeSeconds = 60;
+// The way of a sequence from memory costs this share of computing it.
+constexpr double kMemoryCost = 0.25;
+constexpr std::size_t kMaxMemoryEntries = 256;
+constexpr std::uint64_t kMemoryGrowth = 32;
+// The server makes checkpoints so many tokens before a prompt's end: 4, and 4 with a physical batch of its default
+// size.
+constexpr std::uint32_t kCheckpointTokens[] = {516, 4};
+constexpr std::size_t kMaxHashes = 1024;  // of an event
+
+std::size_t CommonBlocks(std::span<const BlockHash> a, std::span<const BlockHash> b) {
+  const std::size_t most = std::min(a.size(), b.size());
+  return static_cast<std::size_t>(
+      std::mismatch(a.begin(), a.begin() + static_cast<std::ptrdiff_t>(most), b.begin()).first - a.begin());
+}
+
+// The server keeps such a sequence in memory before it is lost.
+bool LosesMost(std::uint32_t held, std::uint32_t found) { return held > 0 && 2 * std::uint64_t{found} < held; }
+
+}  // namespace
+
+SlotTable::SlotTable(Options options) : options_(options), slots_(options.slot_count), memory_limit_(MostMemory()) {}
+
+std::uint64_t SlotTable::MostMemory() const {
+  // Blocks that come are counted before those that go.
+  return (kRoomFactor - 2) * std::uint64_t{options_.slot_count} * std::max<std::uint64_t>(options_.context_tokens, 1);
+}
+
+// ---- the queue ----
+
+void SlotTable::Enqueue(CallId call, const wire::Generate& generate) {
+  const std::size_t whole = generate.prompt.size() / kGrainTokens;
+  Wanted wanted{.call = call,
+                .root = generate.root,
+                .own = generate.own,
+                .tokens = static_cast<std::uint32_t>(generate.prompt.size()),
+                .finds_prefix = generate.cache_mode != wire::CacheMode::kOff,
+                .priority = generate.priority,
+                .return_time = std::chrono::milliseconds(std::min(generate.expect_return_ms, wire::kMaxKeepMs))};
+  wanted.hashes = generate.block_hashes.size() == whole
+                      ? generate.block_hashes
+                      : HashBlocks(generate.root, generate.own, generate.prompt, kGrainTokens);
+  wanted.tail.assign(generate.prompt.begin() + static_cast<std::ptrdiff_t>(whole * kGrainTokens),
+                     generate.prompt.end());
+  const auto place = std::find_if(queue_.begin(), queue_.end(),
+                                  [&wanted](const Wanted& other) { return other.priority < wanted.priority; });
+  queue_.insert(place, std::move(wanted));
+}
+
+std::optional<SlotTable::Grant> SlotTable::Next(Instant now) {
+  for (Slot& slot : slots_) {
+    if (slot.use == SlotUse::kEnding && now - slot.changed >= kLongestEnd) slot.use = SlotUse::kIdle;
+  }
+  if (queue_.empty()) return std::nullopt;
+  std::optional<Choice> best = Best(queue_.front(), now);
+  if (!best) return std::nullopt;
+  // A call that finds more in the slot of the first goes before it.
+  std::size_t pick = 0;
+  if (queue_.front().overtaken < kMostOvertaken) {
+    std::uint32_t most = best->found;
+    for (std::size_t i = 1; i < std::min(queue_.size(), kLookedAt); ++i) {
+      const std::uint32_t found = FoundIn(queue_[i], slots_[best->slot].held);
+      if (found <= most) continue;
+      most = found;
+      pick = i;
+    }
+  }
+  if (pick > 0) {
+    ++queue_.front().overtaken;
+    best = Best(queue_[pick], now);
+  }
+  Wanted wanted = std::move(queue_[pick]);
+  queue_.erase(queue_.begin() + static_cast<std::ptrdiff_t>(pick));
+  return Place(best->slot, std::move(wanted), now);
+}
+
+// ---- which slot ----
+
+// Whole blocks, at most the prompt without its last token, which is computed always.
+std::uint32_t SlotTable::FoundIn(const Wanted& wanted, const Held& held) const {
+  if (!wanted.finds_prefix || held.root != wanted.root) return 0;
+  const std::size_t common = CommonBlocks(wanted.hashes, held.hashes);
+  std::uint32_t found = std::min(static_cast<std::uint32_t>(common) * kGrainTokens, wanted.tokens - 1);
+  if (!options_.goes_on_at_points || common == held.hashes.size()) return found;
+  const auto beyond = std::upper_bound(held.points.begin(), held.points.end(), found);
+  return beyond == held.points.begin() ? 0 : *std::prev(beyond);
+}
+
+// The server takes no sequence of which it would use less than a quarter.
+std::optional<std::size_t> SlotTable::InMemory(const Wanted& wanted) const {
+  std::optional<std::size_t> best;
+  std::uint32_t most = 0;
+  for (std::size_t i = 0; i < memory_.size(); ++i) {
+    const std::uint32_t found = FoundIn(wanted, memory_[i]);
+    if (found <= most || 4 * std::uint64_t{found} < memory_[i].tokens) continue;
+    most = found;
+    best = i;
+  }
+  return best;
+}
+
+std::optional<SlotTable::Choice> SlotTable::Best(const Wanted& wanted, Instant now) const {
+  const std::optional<std::size_t> memory = InMemory(wanted);
+  const std::uint32_t remembered = memory ? FoundIn(wanted, memory_[*memory]) : 0;
+  std::optional<Choice> best;
+  for (std::size_t i = 0; i < slots_.size(); ++i) {
+    if (slots_[i].use != SlotUse::kIdle) continue;
+    const Held& held = slots_[i].held;
+    Choice choice{.slot = i, .found = FoundIn(wanted, held)};
+    const std::uint32_t found =
+        UsesMemory(wanted, held, choice.found) ? std::max(choice.found, remembered) : choice.found;
+    choice.price = static_cast<double>(wanted.tokens - found) + LossOf(held, choice.found, now);
+    if (!best || choice.price < best->price) best = choice;
+  }
+  return best;
+}
+
+// After another tenant's request all is computed anew.
+bool SlotTable::UsesMemory(const Wanted& wanted, const Held& held, std::uint32_t found) {
+  return held.root == wanted.root && LosesMost(held.tokens, found);
+}
+
+double SlotTable::LossOf(const Held& held, std::uint32_t found, Instant now) const {
+  if (held.tokens <= found) return 0;
+  const double age = ToSeconds(std::max(now - held.used, Duration(0)));
+  // One that is expected back is as good as used just now until then.
+  const double unused = held.returns && now < *held.returns ? 0 : age;
+  const double used_again = (held.hits + 2.0) / (held.hits + 3.0);
+  const double chance = used_again * kHalfLifeSeconds / (kHalfLifeSeconds + unused);
+  const bool is_kept = memory_has_shown_ && LosesMost(held.tokens, found);
+  return chance * (held.tokens - found) * (is_kept ? kMemoryCost : 1);
+}
+
+SlotTable::Held SlotTable::PrefixOf(const Wanted& wanted, const Held& before, std::uint32_t tokens, Instant now) const {
+  Held held{.root = wanted.root, .tokens = tokens, .hits = before.hits, .used = now};
+  const std::size_t whole = std::min<std::size_t>(tokens / kGrainTokens, wanted.hashes.size());
+  held.hashes.assign(wanted.hashes.begin(), wanted.hashes.begin() + static_cast<std::ptrdiff_t>(whole));
+  for (const std::uint32_t point : before.points) {
+    if (point <= tokens) held.points.push_back(point);
+  }
+  return held;
+}
+
+SlotTable::Grant SlotTable::Place(std::size_t index, Wanted wanted, Instant now) {
+  Slot& slot = slots_[index];
+  const Held before = slot.held;
+  std::uint32_t found = FoundIn(wanted, before);
+  slot.younger_tokens.reset();
+  Held next = PrefixOf(wanted, before, found, now);
+  if (has_memory_ && LosesMost(before.tokens, found)) {
+    const std::optional<std::size_t> entry =
+        UsesMemory(wanted, before, found) ? InMemory(wanted) : std::optional<std::size_t>();
+    if (entry && FoundIn(wanted, memory_[*entry]) > found) {
+      found = FoundIn(wanted, memory_[*entry]);
+      slot.younger_tokens = 0;
+      for (std::size_t i = *entry + 1; i < memory_.size(); ++i) *slot.younger_tokens += memory_[i].tokens;
+      next = PrefixOf(wanted, memory_[*entry], found, now);
+      Enter(next);
+      Leave(memory_[*entry]);
+      memory_.erase(memory_.begin() + static_cast<std::ptrdiff_t>(*entry));
+    } else {
+      Enter(next);
+    }
+    Keep(before);
+    Leave(before);
+    slot.held = std::move(next);
+  } else {
+    Replace(slot.held, std::move(next));
+  }
+  KeepIdle(index);
+  const bool is_own = before.tokens == 0 || before.root == wanted.root;
+  const Grant grant{
+      .call = wanted.call, .slot = static_cast<std::uint32_t>(index), .finds_prefix = wanted.finds_prefix && is_own};
+  slot.use = SlotUse::kOurs;
+  slot.promised = found;
+  slot.is_computed = false;
+  slot.odd_pages = 0;
+  slot.changed = now;
+  slot.request = std::move(wanted);
+  return grant;
+}
+
+// ---- the server's memory ----
+
+// It copies idle slots whenever a task begins.
+void SlotTable::KeepIdle(std::size_t except) {
+  if (!has_memory_) return;
+  for (std::size_t i = 0; i < slots_.size(); ++i) {
+    if (i != except && slots_[i].use == SlotUse::kIdle) Keep(slots_[i].held);
+  }
+}
+
+void SlotTable::Keep(const Held& held) {
+  if (held.hashes.empty()) return;
+  const auto is_within = [](const Held& part, const Held& whole) {
+    return part.root == whole.root && CommonBlocks(part.hashes, whole.hashes) == part.hashes.size();
+  };
+  for (const Held& entry : memory_) {
+    if (is_within(held, entry)) return;
+  }
+  memory_.push_back(held);
+  Enter(held);
+  for (std::size_t i = 0; i + 1 < memory_.size();) {
+    if (!is_within(memory_[i], held)) {
+      ++i;
+      continue;
+    }
+    Leave(memory_[i]);
+    memory_.erase(memory_.begin() + static_cast<std::ptrdiff_t>(i));
+  }
+  TrimMemory();
+}
+
+void SlotTable::TrimMemory() {
+  std::uint64_t tokens = 0;
+  for (const Held& held : memory_) tokens += held.tokens;
+  while (!memory_.empty() && (tokens > memory_limit_ || memory_.size() > kMaxMemoryEntries)) {
+    tokens -= memory_.front().tokens;
+    Leave(memory_.front());
+    memory_.pop_front();
+  }
+}
+
+// ---- what the server tells ----
+
+SlotTable::Slot* SlotTable::SlotOf(CallId call) {
+  for (Slot& slot : slots_) {
+    if (slot.request && slot.request->call == call) return &slot;
+  }
+  return nullptr;
+}
+
+void SlotTable::OnFound(CallId call, std::uint32_t tokens) {
+  Slot* const slot = SlotOf(call);
+  if (slot == nullptr || slot->is_computed) return;
+  const Wanted& wanted = *slot->request;
+  tokens = std::min(tokens, wanted.tokens);
+  if (tokens > slot->promised + kGrainTokens) {  // from memory of which nothing was known
+    has_memory_ = true;
+    memory_has_shown_ = true;
+    memory_limit_ = std::min(std::max<std::uint64_t>(memory_limit_, tokens), MostMemory());
+  } else if (slot->younger_tokens && tokens + kGrainTokens > slot->promised) {
+    memory_limit_ = std::min(memory_limit_ + memory_limit_ / kMemoryGrowth, MostMemory());
+    memory_has_shown_ = true;
+  } else if (slot->younger_tokens) {
+    // The oldest go first: there is no room for it beside the younger ones. Or there is no memory.
+    memory_limit_ = memory_has_shown_ ? *slot->younger_tokens : 0;
+    has_memory_ = memory_limit_ > 0;
+    TrimMemory();
+  }
+  slot->younger_tokens.reset();
+  if (tokens > slot->promised) ++slot->held.hits;
+  Replace(slot->held, PrefixOf(wanted, slot->held, tokens, slot->changed));
+}
+
+void SlotTable::OnComputed(CallId call) {
+  Slot* const slot = SlotOf(call);
+  if (slot == nullptr || std::exchange(slot->is_computed, true)) return;
+  const Wanted& wanted = *slot->request;
+  Held next = PrefixOf(wanted, slot->held, wanted.tokens, slot->changed);
+  for (const std::uint32_t before_end : kCheckpointTokens) {
+    if (!options_.goes_on_at_points || wanted.tokens <= before_end) continue;
+    const std::uint32_t point = wanted.tokens - before_end;
+    if (next.points.empty() || next.points.back() < point) next.points.push_back(point);
+  }
+  if (slot->promised > 0) ++next.hits;
+  Replace(slot->held, std::move(next));
+}
+
+// The last token that was drawn is not computed.
+void SlotTable::OnEnd(CallId call, std::span<const TokenId> output, EndKind how, Instant now) {
+  std::erase_if(queue_, [call](const Wanted& wanted) { return wanted.call == call; });
+  Slot* const slot = SlotOf(call);
+  if (slot == nullptr) return;
+  const Wanted& wanted = *slot->request;
+  if (slot->is_computed && !output.empty()) {
+    Held next = slot->held;
+    std::vector<TokenId> tail = wanted.tail;
+    tail.insert(tail.end(), output.begin(), output.end() - 1);
+    next.tokens = wanted.tokens + static_cast<std::uint32_t>(output.size()) - 1;
+    for (std::size_t at = 0; at + kGrainTokens <= tail.size(); at += kGrainTokens) {
+      const BlockHash last = next.hashes.empty() ? BlockHash() : next.hashes.back();
+      const auto index = static_cast<std::uint32_t>(next.hashes.size());
+      next.hashes.push_back(ChainHash(ParentOf(index, wanted.root, wanted.own, last),
+                                      std::span<const TokenId>(tail).subspan(at, kGrainTokens)));
+    }
+    if (wanted.return_time > Duration(0)) next.returns = now + wanted.return_time;
+    Replace(slot->held, std::move(next));
+  }
+  slot->held.used = now;
+  slot->use = how == EndKind::kComplete ? SlotUse::kIdle : SlotUse::kEnding;
+  slot->idle_pages = 0;
+  slot->odd_pages = 0;
+  slot->was_cut = how == EndKind::kCut;
+  slot->changed = now;
+  slot->request.reset();
+}
+
+void SlotTable::OnSlots(std::span<const SlotState> states, Instant now) {
+  const Instant page_before = std::exchange(last_page_, now);
+  for (std::size_t i = 0; i < std::min(states.size(), slots_.size()); ++i) {
+    Slot& slot = slots_[i];
+    const SlotState& state = states[i];
+    const bool is_new = state.task != std::exchange(slot.task, state.task) && state.task && has_pages_;
+    if (slot.use == SlotUse::kOurs) continue;
+    if (slot.use == SlotUse::kEnding) {
+      slot.idle_pages = state.is_busy ? 0 : slot.idle_pages + 1;
+      if (slot.idle_pages >= kIdlePages) slot.use = SlotUse::kIdle;
+      continue;
+    }
+    // One of another client may have come right after ours: then another number of tokens is there.
+    const bool goes_on = slot.was_cut && state.held_tokens > slot.held.tokens;
+    const bool is_odd = !state.is_busy && state.task && state.held_tokens != slot.held.tokens && !goes_on;
+    slot.odd_pages = is_odd ? slot.odd_pages + 1 : 0;
+    const bool is_other = is_new || (state.is_busy && slot.use == SlotUse::kIdle);
+    if ((is_other && slot.changed + kPageDelay < page_before) || slot.odd_pages == kIdlePages) OnForeign(slot, state);
+    if (slot.use == SlotUse::kForeign && !state.is_busy) slot.use = SlotUse::kIdle;
+  }
+  has_pages_ = true;
+}
+
+// The slot keeps what the task found there. A task that is over no longer tells it.
+void SlotTable::OnForeign(Slot& slot, const SlotState& state) {
+  slot.use = state.is_busy ? SlotUse::kForeign : SlotUse::kIdle;
+  const std::uint32_t kept = state.is_busy ? std::min(state.kept_tokens, slot.held.tokens) : 0;
+  if (has_memory_ && state.is_busy && LosesMost(slot.held.tokens, kept)) Keep(slot.held);
+  Held next = slot.held;
+  next.tokens = kept;
+  next.hashes.resize(std::min<std::size_t>(next.hashes.size(), kept / kGrainTokens));
+  std::erase_if(next.points, [kept](std::uint32_t point) { return point > kept; });
+  Replace(slot.held, std::move(next));
+}
+
+void SlotTable::OnEngineRestart(Instant) {
+  for (Slot& slot : slots_) {
+    if (slot.use == SlotUse::kOurs) continue;  // since the engine is back
+    Leave(slot.held);
+    slot = {};
+  }
+  for (const Held& held : memory_) Leave(held);
+  memory_.clear();
+  has_memory_ = true;
+  memory_has_shown_ = false;
+  memory_limit_ = MostMemory();
+  has_pages_ = false;
+}
+
+// ---- what routers are told ----
+
+void SlotTable::Enter(const Held& held) {
+  std::size_t first = held.hashes.size();  // of the new ones
+  for (std::size_t i = 0; i < held.hashes.size(); ++i) {
+    if (blocks_[held.hashes[i]].holders++ > 0) continue;
+    first = std::min(first, i);
+    digest_ = digest_ ^ held.hashes[i];
+  }
+  // A holder of a block holds all before it, so the new ones are the last.
+  Tell(wire::CacheEvent::Kind::kStored, std::span(held.hashes).subspan(first), first);
+  std::vector<BlockHash> opened;
+  for (const BlockHash hash : OpenOf(held)) {
+    if (blocks_[hash].open++ == 0) opened.push_back(hash);
+  }
+  for (const BlockHash hash : opened) resumable_digest_ = resumable_digest_ ^ hash;
+  Tell(wire::CacheEvent::Kind::kResumable, opened);
+}
+
+void SlotTable::Leave(const Held& held) {
+  std::vector<BlockHash> closed;
+  for (const BlockHash hash : OpenOf(held)) {
+    if (--blocks_[hash].open == 0) closed.push_back(hash);
+  }
+  for (const BlockHash hash : closed) resumable_digest_ = resumable_digest_ ^ hash;
+  Tell(wire::CacheEvent::Kind::kUnresumable, closed);
+  std::vector<BlockHash> removed;
+  for (std::size_t i = held.hashes.size(); i-- > 0;) {
+    const auto block = blocks_.find(held.hashes[i]);
+    if (--block->second.holders > 0) continue;
+    digest_ = digest_ ^ held.hashes[i];
+    removed.push_back(held.hashes[i]);
+    blocks_.erase(block);
+  }
+  Tell(wire::CacheEvent::Kind::kRemoved, removed);
+}
+
+void SlotTable::Replace(Held& held, Held next) {
+  Enter(next);
+  Leave(held);
+  held = std::move(next);
+}
+
+// The blocks behind which the server would go on, each once.
+std::vector<BlockHash> SlotTable::OpenOf(const Held& held) const {
+  std::vector<BlockHash> open;
+  if (!options_.goes_on_at_points) return open;
+  std::vector<std::uint32_t> points = held.points;
+  points.push_back(held.tokens);
+  for (const std::uint32_t point : points) {
+    const std::size_t whole = std::min<std::size_t>(point / kGrainTokens, held.hashes.size());
+    if (whole > 0 && (open.empty() || open.back() != held.hashes[whole - 1])) open.push_back(held.hashes[whole - 1]);
+  }
+  return open;
+}
+
+void SlotTable::Tell(wire::CacheEvent::Kind kind, std::span<const BlockHash> hashes, std::size_t position) {
+  for (std::size_t begin = 0; begin < hashes.size(); begin += kMaxHashes) {
+    const std::span<const BlockHash> part = hashes.subspan(begin, std::min(kMaxHashes, hashes.size() - begin));
+    wire::CacheEvent& event = events_.emplace_back();
+    event.kind = kind;
+    const std::vector<BlockHash> list(part.begin(), part.end());
+    switch (kind) {
+      case wire::CacheEvent::Kind::kStored:
+        event.stored = {.first_position = static_cast<std::uint32_t>(position + begin), .hashes = list};
+        break;
+      case wire::CacheEvent::Kind::kRemoved: event.removed = list; break;
+      case wire::CacheEvent::Kind::kResumable: event.resumable = list; break;
+      case wire::CacheEvent::Kind::kUnresumable: event.unresumable = list; break;
+    }
+  }
+}
+
+std::vector<wire::CacheEvent> SlotTable::TakeEvents() { return std::exchange(events_, {}); }
+
+std::vector<wire::StoredRun> SlotTable::Snapshot() const {
+  std::vector<wire::StoredRun> runs;
+  std::unordered_map<BlockHash, bool, BlockHashHasher> told;
+  const auto add = [&](const Held& held) {
+    std::size_t first = 0;
+    while (first < held.hashes.size() && told[held.hashes[first]]) ++first;
+    for (std::size_t begin = first; begin < held.hashes.size(); begin += kMaxHashes) {
+      const std::size_t count = std::min(kMaxHashes, held.hashes.size() - begin);
+      const auto from = held.hashes.begin() + static_cast<std::ptrdiff_t>(begin);
+      runs.push_back({.first_position = static_cast<std::uint32_t>(begin),
+                      .hashes = {from, from + static_cast<std::ptrdiff_t>(count)}});
+    }
+    for (const BlockHash hash : held.hashes) told[hash] = true;
+  };
+  for (const Slot& slot : slots_) add(slot.held);
+  for (const Held& held : memory_) add(held);
+  return runs;
+}
+
+std::vector<BlockHash> SlotTable::Resumable() const {
+  std::vector<BlockHash> open;
+  for (const auto& [hash, block] : blocks_) {
+    if (block.open > 0) open.push_back(hash);
+  }
+  return open;
+}
+
+}  // namespace roost::worker::adapters

@@ -1,0 +1,175 @@
+// The slots of an engine that answers each request in one of a few, where the caller names the slot (llama.cpp's
+// server). A slot holds one sequence: the prompt and the output of its last request. The next one there goes on behind
+// what both have in common, and the rest is lost.
+//
+//   queue  r5 r4 ──► slot 0  busy: r3
+//                    slot 1  idle, holds ABCDEF     r4 = ABCxy: 3 grains are found, DEF is lost
+//                    slot 2  idle, empty
+//
+// Beside its slots the server may keep sequences that they would lose in memory, the oldest of which go first
+// (--cache-ram). How much it keeps it does not tell: what it finds and what it does not says so.
+//
+// The table is also the block source of the host: routers see what slots and memory hold as blocks of kGrainTokens. It
+// is what the requests of this worker should have left there, corrected by what each of them found; other clients'
+// tasks are seen on the server's page.
+//
+// Where layers have windows or a recurrent state (`goes_on_at_points`), the server goes on only at the end of what a
+// slot holds or at one of its checkpoints.
+//
+// Not thread-safe. A call costs O(slots · blocks of a prompt).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "common/base/clock.h"
+#include "common/base/ids.h"
+#include "common/prefix/block_hash.h"
+#include "common/wire/messages.h"
+#include "worker/adapters/block_source.h"
+#include "worker/adapters/engine_protocol.h"
+#include "worker/adapters/http_port.h"
+
+namespace roost::worker::adapters {
+
+class SlotTable final : public BlockSource {
+ public:
+  // So many times the slots' room is told of at most: the server's memory has the rest.
+  static constexpr std::uint32_t kRoomFactor = 4;
+
+  struct Options {
+    std::uint32_t slot_count = 1;
+    std::uint32_t context_tokens = 0;  // of each
+    bool goes_on_at_points = false;
+  };
+  explicit SlotTable(Options options);
+
+  // ---- requests ----
+  // A call that is to be sent. Its tokens are taken from the Generate.
+  void Enqueue(CallId call, const wire::Generate& generate);
+  struct Grant {
+    CallId call{0};
+    std::uint32_t slot = 0;
+    bool finds_prefix = true;  // false: what the slot holds is of another scope
+  };
+  // The next call to send, if a slot is idle. It is busy from now on.
+  [[nodiscard]] std::optional<Grant> Next(Instant now);
+  // So many tokens of the prompt were there.
+  void OnFound(CallId call, std::uint32_t tokens);
+  // The prompt is computed.
+  void OnComputed(CallId call);
+  enum class EndKind { kComplete, kCut };
+  // After kCut the server may need a moment to notice. `output` has all tokens that came. Unknown calls are ignored.
+  void OnEnd(CallId call, std::span<const TokenId> output, EndKind how, Instant now);
+  // The server's page.
+  void OnSlots(std::span<const SlotState> states, Instant now);
+
+  [[nodiscard]] std::size_t waiting_count() const { return queue_.size(); }
+
+  // ---- BlockSource ----
+  [[nodiscard]] std::vector<int> fds() override { return {}; }
+  [[nodiscard]] std::optional<Instant> deadline() const override { return std::nullopt; }
+  [[nodiscard]] bool Poll(Instant) override { return false; }
+  [[nodiscard]] std::vector<wire::CacheEvent> TakeEvents() override;
+  [[nodiscard]] bool exact() const override { return true; }
+  [[nodiscard]] std::vector<wire::StoredRun> Snapshot() const override;
+  [[nodiscard]] BlockHash digest() const override { return digest_; }
+  [[nodiscard]] std::size_t block_count() const override { return blocks_.size(); }
+  [[nodiscard]] bool has_checkpoints() const override { return options_.goes_on_at_points; }
+  [[nodiscard]] std::vector<BlockHash> Resumable() const override;
+  [[nodiscard]] BlockHash resumable_digest() const override { return resumable_digest_; }
+  void OnEngineRestart(Instant now) override;
+  [[nodiscard]] SlotTable* slots() override { return this; }
+
+ private:
+  // A sequence that a slot or the memory holds.
+  struct Held {
+    BlockHash root;
+    std::vector<BlockHash> hashes = {};
+    std::uint32_t tokens = 0;
+    std::vector<std::uint32_t> points = {};  // token counts of checkpoints, ascending
+    std::uint32_t hits = 0;
+    Instant used = {};
+    std::optional<Instant> returns = {};  // when its session should
+  };
+  struct Wanted {
+    CallId call{0};
+    BlockHash root;
+    std::optional<OwnScope> own = {};
+    std::vector<BlockHash> hashes = {};
+    std::vector<TokenId> tail = {};  // behind the last whole block
+    std::uint32_t tokens = 0;
+    bool finds_prefix = true;  // its cache mode allows it
+    std::uint32_t priority = 0;
+    std::uint32_t overtaken = 0;
+    Duration return_time = {};  // from its end; 0: not known
+  };
+  enum class SlotUse { kIdle, kOurs, kEnding, kForeign };
+  struct Slot {
+    Held held;
+    SlotUse use = SlotUse::kIdle;
+    std::optional<Wanted> request = {};  // of kOurs
+    std::uint32_t promised = 0;
+    std::optional<std::uint64_t> younger_tokens = {};  // in memory than the entry that it is to find there
+    bool is_computed = false;
+    int idle_pages = 0;    // of kEnding
+    int odd_pages = 0;     // on which it holds something else
+    bool was_cut = false;  // it may hold more tokens behind those that are known
+    Instant changed = {};  // by a request of ours
+    std::optional<std::uint32_t> task = {};
+  };
+  struct Block {
+    std::uint32_t holders = 0;
+    std::uint32_t open = 0;  // those of which a request can go on behind it
+  };
+  struct Choice {
+    std::size_t slot = 0;
+    double price = 0;
+    std::uint32_t found = 0;  // in the slot
+  };
+
+  [[nodiscard]] std::uint32_t FoundIn(const Wanted& wanted, const Held& held) const;
+  // The entry of memory that has most of it; its index.
+  [[nodiscard]] std::optional<std::size_t> InMemory(const Wanted& wanted) const;
+  [[nodiscard]] std::optional<Choice> Best(const Wanted& wanted, Instant now) const;
+  [[nodiscard]] static bool UsesMemory(const Wanted& wanted, const Held& held, std::uint32_t found);
+  // The price of losing all beyond `found`, in tokens to compute.
+  [[nodiscard]] double LossOf(const Held& held, std::uint32_t found, Instant now) const;
+  [[nodiscard]] Grant Place(std::size_t index, Wanted wanted, Instant now);
+  [[nodiscard]] Held PrefixOf(const Wanted& wanted, const Held& before, std::uint32_t tokens, Instant now) const;
+  void KeepIdle(std::size_t except);
+  void Keep(const Held& held);
+  void TrimMemory();
+  [[nodiscard]] std::uint64_t MostMemory() const;  // in tokens
+  [[nodiscard]] Slot* SlotOf(CallId call);
+  void OnForeign(Slot& slot, const SlotState& state);
+
+  // Blocks of which routers are told follow the sequences that are held.
+  void Enter(const Held& held);
+  void Leave(const Held& held);
+  void Replace(Held& held, Held next);
+  [[nodiscard]] std::vector<BlockHash> OpenOf(const Held& held) const;
+  void Tell(wire::CacheEvent::Kind kind, std::span<const BlockHash> hashes, std::size_t position = 0);
+
+  const Options options_;
+  std::vector<Slot> slots_;
+  std::deque<Wanted> queue_;
+  std::deque<Held> memory_;  // the oldest first
+  std::uint64_t memory_limit_;
+  bool has_memory_ = true;
+  bool memory_has_shown_ = false;  // something was found there
+  Instant last_page_ = {};
+  bool has_pages_ = false;
+
+  std::unordered_map<BlockHash, Block, BlockHashHasher> blocks_;
+  std::vector<wire::CacheEvent> events_;  // since the last TakeEvents
+  BlockHash digest_;
+  BlockHash resumable_digest_;
+};
+
+}  // namespace roost::worker::adapters
