@@ -389,6 +389,7 @@ Result<void> Run(const RouterOptions& options, Termination& termination, Service
   if (recorder != nullptr) fleet_options.on_submit = RecordTo(*recorder, clock);
   ROOST_ASSIGN_OR_RETURN(const std::unique_ptr<Fleet> fleet,
                          Fleet::Start(fleet_options, &ReadTextBundle, *fleet_metrics));
+  ROOST_ASSIGN_OR_RETURN(const SessionHeaders session_headers, SessionHeaders::Parse(options.session_headers));
   TextPool text({.thread_count = options.text_threads, .max_jobs = options.max_connections});
   ROOST_ASSIGN_OR_RETURN(const trace::SpanOutlet spans, OpenSpans(options, registry));
   const auto prompt_memo = std::make_shared<PromptMemo>(SharesOf(options.memory_bytes).memo);
@@ -410,6 +411,7 @@ Result<void> Run(const RouterOptions& options, Termination& termination, Service
        .model_aliases = aliases,
        .pass_through = options.pass_through,
        .cors_origins = options.cors_origins,
+       .session_headers = session_headers,
        .tracing = {.spans = spans, .sample_ratio = options.otlp_sample_ratio},
        .metrics_text =
            [&] {

@@ -129,6 +129,9 @@ void DeclareClients(RouterOptions& options, ConfigParser& parser) {
           "pass-through", options.pass_through,
           "More paths, such as /v1/audio/translations, whose POST goes unread to a worker beside an engine that has "
           "them; embeddings, reranking, scores, pooling, classes and transcriptions go there by themselves")
+      .AddList("session-headers", options.session_headers,
+               "Headers that name a request's session where its body has no session_id: the first that is there. With "
+               "NAME+NAME the second, where it is there, is a part of the name. Replaces the default; empty: none")
       .Add("tls-cert", options.tls_cert,
            "File with this server's certificate and those between it and its root, in PEM: clients use HTTPS. It is "
            "read "

@@ -12,6 +12,7 @@
 #include "common/config/config.h"
 #include "common/http/server.h"
 #include "common/wire/socket.h"
+#include "router/api/requests/session_headers.h"
 #include "router/api/routes/api.h"
 #include "router/fleet/core/fleet_core.h"
 #include "router/text/text_pool.h"
@@ -34,6 +35,7 @@ struct RouterOptions {
   std::vector<std::string> model_alias;  // ALIAS=MODEL
   std::vector<std::string> cors_origins;
   std::vector<std::string> pass_through;
+  std::vector<std::string> session_headers = UsualSessionHeaders();
   std::string tls_cert;  // files; empty: plain HTTP
   std::string tls_key;
   std::string tls_client_ca;    // empty: clients show no certificate

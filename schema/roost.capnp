@@ -21,6 +21,7 @@
 #   HoldPurpose                                   request
 #   WorkerRole                                    both
 #   RequestPart                                   whole
+#   PromptMiss                                    none
 #   HoldOutcome                                   broken
 #   HoldCause                                     none
 #   RefusalCause                                  other
@@ -189,6 +190,9 @@ const maxSampleCount :UInt32 = 64;
 const maxKeepMs :UInt64 = 31622400000;
 # 366 days: adding it to any clock's time does not wrap around.
 
+const maxLifetimes :UInt64 = 4;
+# Of one prompt's parts.
+
 const maxConstraintBytes :UInt64 = 262144;
 const maxHoldMs :UInt64 = 600000;
 # 10 minutes: the longest patience of a Hold.
@@ -314,6 +318,26 @@ enum RequestPart {
   # The answer behind its first token: its prompt was computed, and counted, at another worker.
 }
 
+enum PromptMiss {
+  # Why the first prompt token that a worker computed was not in its cache.
+
+  none @0 $unknown;
+  # All full blocks of the prompt were, or the worker does not tell.
+
+  cold @1;
+  # The block was never there, or so long ago that it is forgotten.
+
+  evicted @2;
+  inFlight @3;
+  # Another request was computing the block, and it was not worth waiting for it.
+
+  notArrived @4;
+  # The block was to come from another worker, and did not, or came too slowly.
+
+  disabled @5;
+  # The request does not use the cache.
+}
+
 enum HoldPurpose {
   # The use of the blocks that a Hold brings.
 
@@ -435,6 +459,18 @@ struct Retention $named("retention") {
   # The same for the blocks that the output fills.
 }
 
+struct Lifetime $named("lifetimes") {
+  # The least time for which the front of a prompt should stay in the cache. Unlike Retention it is renewed whenever a
+  # request releases its blocks, and does not end when the session comes back. The worker limits it as it limits
+  # Retention.
+
+  endToken @0 :UInt32;
+  # The blocks up to the one with the token before this have it. More than the prompt has: all of it.
+
+  durationMs @1 :UInt64 = 0 $most(.maxKeepMs);
+  # From the request's end, and from the end of each later request that uses the blocks. At most 366 days.
+}
+
 # ---- worker → router ----
 
 struct WorkerMessage {
@@ -466,7 +502,7 @@ struct Hello $check {
     # refusal can name the worker and reach it.
 
     minor @28 :UInt32 = 0;
-    # Now 11. Only for logs: the features of this message decide what a router may send. 0: a worker of before routers
+    # Now 12. Only for logs: the features of this message decide what a router may send. 0: a worker of before routers
     # told their version.
 
     release @29 :Text $text(line) $most(.maxReleaseBytes) $omitEmpty;
@@ -693,6 +729,13 @@ struct TokenEvent $check {
     absent @2 :Void;
     count @3 :UInt32;
   }
+
+  writtenTokenCount @14 :UInt32 = 0;
+  # Prompt tokens that were computed, and whose blocks this request added to the cache. Set together with
+  # cachedTokenCount, and at most the prompt's tokens without those.
+
+  miss @15 :PromptMiss = none;
+  # Set together with cachedTokenCount.
 
   queueWaitSeconds :union {
     # From receipt to the first step that computed part of the request. Set together with cachedTokenCount.
@@ -1271,6 +1314,9 @@ struct Generate $check $local(type = "std::optional<Error>", name = "refusal",
 
   retention @17 :Retention $optional;
   # Absent: no hint.
+
+  lifetimes @37 :List(Lifetime) $most(.maxLifetimes) $omitEmpty;
+  # In addition to `retention`, the longest part last. A block has the longest of those that cover it.
 
   sessionHash @18 :UInt64 = 0;
   # Names the conversation of this request, only to compare. Blocks that the worker retains for the conversation's

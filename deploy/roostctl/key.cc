@@ -48,6 +48,8 @@ int RunLinkKeyCommand(Arguments arguments, const Console& console) {
       .Add("out", options.out, "File for the secret key, which must not be there yet; NAME.key when empty")
       .AddList("workers", options.workers,
                "Names that a worker with the key may have, like w1 or gpu-*; by default NAME")
+      .Add("max-retention-seconds", options.max_retention_seconds,
+           "The longest time for which a request may keep its prompt's blocks; 0: none")
       .AddList("models", options.models, "Models that it may serve; by default all");
   if (const auto code = Ended(parser, arguments, console)) return *code;
   if (options.name.empty()) {
@@ -133,6 +135,7 @@ int RunNewKey(const NewKeyOptions& options, std::ostream& out, std::ostream& err
   key.name = options.name;
   key.tenant = options.tenant.empty() ? options.name : options.tenant;
   key.max_priority = options.max_priority;
+  key.max_retention_ms = options.max_retention_seconds * 1000;
   key.models = options.models;
   key.limits = {LimitOf(options.requests_per_minute), LimitOf(options.tokens_per_minute),
                 LimitOf(options.max_concurrent_requests)};

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "common/base/result.h"
+#include "common/wire/messages.h"
 #include "deploy/roostctl/command.h"
 #include "deploy/roostctl/remote/router_access.h"
 
@@ -32,6 +33,7 @@ struct NewKeyOptions {
   std::string name;
   std::string tenant;  // empty: the name
   std::uint32_t max_priority = 50;
+  std::uint64_t max_retention_seconds = wire::kMaxKeepMs / 1000;
   std::vector<std::string> models;        // empty: all
   std::uint64_t requests_per_minute = 0;  // 0: no limit, as for the next two
   std::uint64_t tokens_per_minute = 0;

@@ -3,7 +3,8 @@
 //
 // The file has one JSON object per line; blank lines and lines that begin with # are skipped:
 //
-//   {"name": "chat-app", "sha256": "9f…", "tenant": "acme", "max_priority": 70, "models": ["qwen*"],
+//   {"name": "chat-app", "sha256": "9f…", "tenant": "acme", "max_priority": 70, "max_retention_seconds": 3600,
+//   "models": ["qwen*"],
 //    "model_aliases": {"gpt-4o": "qwen3-8b"}, "requests_per_minute": 600, "tokens_per_minute": 100000,
 //    "max_concurrent_requests": 32}
 //
@@ -19,6 +20,7 @@
 #include <vector>
 
 #include "common/base/result.h"
+#include "common/wire/messages.h"
 #include "router/access/model_alias.h"
 
 namespace roost::router {
@@ -42,6 +44,7 @@ struct ApiKey {
   KeyDigest digest{};
   std::string tenant;               // the key's name unless the file says otherwise; 1 to kMaxTenantBytes of UTF-8
   std::uint32_t max_priority = 50;  // a request that asks for a higher one is refused
+  std::uint64_t max_retention_ms = wire::kMaxKeepMs;  // longer times for which blocks should stay become this
   std::vector<std::string> models;  // that it may use; empty: all. A * at the end stands for any ending
   ModelAliases model_aliases;       // beside the router's; it may use what they mean
   KeyLimits limits;

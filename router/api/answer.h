@@ -27,8 +27,10 @@ namespace roost::router {
 struct Usage {
   std::uint32_t prompt_tokens = 0;
   std::uint32_t completion_tokens = 0;
-  std::uint32_t cached_tokens = 0;     // prompt tokens whose KV the worker had cached
-  std::uint32_t reasoning_tokens = 0;  // of the completion
+  std::uint32_t cached_tokens = 0;        // prompt tokens whose KV the worker had cached
+  std::uint32_t written_tokens = 0;       // others of them, whose blocks the request added to the cache
+  std::uint32_t written_hour_tokens = 0;  // of these, those that are to stay for an hour or longer
+  std::uint32_t reasoning_tokens = 0;     // of the completion
 };
 
 // A piece of a tool call. The calls of one choice do not overlap: a piece belongs to the call that began last.

@@ -112,15 +112,16 @@ Result<std::uint64_t> LimitOf(const JsonObject& object, std::string_view name) {
 }
 
 Result<void> CheckMembers(const JsonObject& object) {
-  constexpr std::array<std::string_view, 9> kKnown{"name",
-                                                   "sha256",
-                                                   "tenant",
-                                                   "max_priority",
-                                                   "models",
-                                                   "model_aliases",
-                                                   "requests_per_minute",
-                                                   "tokens_per_minute",
-                                                   "max_concurrent_requests"};
+  constexpr std::array<std::string_view, 10> kKnown{"name",
+                                                    "sha256",
+                                                    "tenant",
+                                                    "max_priority",
+                                                    "max_retention_seconds",
+                                                    "models",
+                                                    "model_aliases",
+                                                    "requests_per_minute",
+                                                    "tokens_per_minute",
+                                                    "max_concurrent_requests"};
   for (const auto& [name, value] : object.members()) {
     if (std::find(kKnown.begin(), kKnown.end(), name) != kKnown.end()) continue;
     return InvalidArgument(std::string(name), "is no member of a key: {}", fmt::join(kKnown, ", "));
@@ -145,6 +146,9 @@ Result<ApiKey> KeyOf(const JsonObject& object) {
   ROOST_ASSIGN_OR_RETURN(const std::optional<std::int64_t> priority,
                          object.Integer("max_priority", 0, wire::kMaxPriority));
   if (priority) key.max_priority = static_cast<std::uint32_t>(*priority);
+  ROOST_ASSIGN_OR_RETURN(const std::optional<std::int64_t> seconds,
+                         object.Integer("max_retention_seconds", 0, wire::kMaxKeepMs / 1000));
+  if (seconds) key.max_retention_ms = static_cast<std::uint64_t>(*seconds) * 1000;
   ROOST_ASSIGN_OR_RETURN(key.models, ModelsOf(object));
   ROOST_ASSIGN_OR_RETURN(key.model_aliases, AliasesOf(object));
   ROOST_ASSIGN_OR_RETURN(key.limits.requests_per_minute, LimitOf(object, "requests_per_minute"));
@@ -196,6 +200,7 @@ std::string KeyLine(const ApiKey& key) {
   JsonWriter json;
   json.BeginObject().Key("name").String(key.name).Key("sha256").String(HexOf(key.digest));
   json.Key("tenant").String(key.tenant).Key("max_priority").Number(key.max_priority);
+  if (key.max_retention_ms < wire::kMaxKeepMs) json.Key("max_retention_seconds").Number(key.max_retention_ms / 1000);
   if (!key.models.empty()) {
     json.Key("models").BeginArray();
     for (const std::string& model : key.models) json.String(model);

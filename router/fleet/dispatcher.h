@@ -87,8 +87,9 @@ struct GenerateSpec {
   // Ids by which a client can ask about the request later; see DecisionRecord.
   std::string answer_id;
   std::string request_id;
-  std::string salt;                 // from which the message's `root` was made
-  std::optional<Instant> deadline;  // when the request ends, even in mid-stream
+  std::uint64_t cache_key_hash = 0;  // of prompt_cache_key, within the scope of `root`; 0: none
+  std::string salt;                  // from which the message's `root` was made
+  std::optional<Instant> deadline;   // when the request ends, even in mid-stream
   // The request's charge on the input memory budget, held until the last copy of this spec is gone; null: not counted.
   std::shared_ptr<ByteBudget::Guard> memory;
 };
@@ -107,6 +108,9 @@ struct ChoiceTokens {
   std::uint32_t choice = 0;  // below the request's sample_count
   // One entry for each token, in order, if the request wants them; otherwise empty.
   std::vector<wire::TokenLogprobs> logprobs = {};
+  // With cached_token_count, as wire::TokenEvent has them.
+  std::uint32_t written_token_count = 0;
+  wire::PromptMiss miss = wire::PromptMiss::kNone;
 };
 
 // The end of one choice while others continue: kStop or kLength.

@@ -1,7 +1,7 @@
 // session: all requests of a conversation go to the worker to which consistent hashing maps their session, regardless
 // of the load, as in the session router of vLLM's production-stack. Requests without a session are hashed by their
-// first four blocks, which approximates a session, because turns of a chat begin with the same text. Requests without a
-// full block go to the worker with the fewest requests.
+// prompt_cache_key, and those without one by their first four blocks, which approximates a session, because turns of a
+// chat begin with the same text. Requests without a full block go to the worker with the fewest requests.
 //
 // No parameters except those of the ring; see hash_ring.h.
 #include "router/policies/baselines.h"
@@ -22,6 +22,7 @@ class Session final : public ScanningPolicy {
   [[nodiscard]] Pick PickFrom(const RouteQuery& query, std::span<const Prospect> prospects,
                               const FleetView& /*fleet*/) override {
     if (query.session_hash != 0) return {Home(Mix64(query.session_hash), prospects), DecisionReason::kSession};
+    if (query.cache_key_hash != 0) return {Home(Mix64(query.cache_key_hash), prospects), DecisionReason::kHash};
     if (query.block_hashes.empty()) return {LeastInFlight(prospects), DecisionReason::kMinLoad};
     return {Home(HashRing::KeyOf(query.block_hashes, kKeyBlocks), prospects), DecisionReason::kHash};
   }

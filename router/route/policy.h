@@ -46,6 +46,7 @@ struct RouteQuery {
   std::span<const WorkerMatch> matches = {};     // from the index, deepest first; may have workers outside the fleet
   std::span<const BlockHash> block_hashes = {};  // of the prompt's full blocks, front to back
   std::uint64_t session_hash = 0;                // of the conversation; 0: none
+  std::uint64_t cache_key_hash = 0;              // of requests that should meet one cache; 0: none
   std::uint32_t min_copies = 1;                  // holders that a prefix of many requests should have
   SloBounds slo = {};
   const Transfers* transfers = nullptr;    // null: no worker fetches blocks for this request
@@ -74,7 +75,7 @@ enum class DecisionReason : std::uint8_t {
   kMinCost,    // the least score of a baseline policy
   kRotation,   // round robin's turn
   kRandom,     // chosen at random
-  kHash,       // the prompt's hash maps to it
+  kHash,       // the hash of the prompt, or of its cache key, maps to it
   kSession,    // the session's hash maps to it
   kOverBound,  // the next one on the ring, because the load of the first exceeds the bound
   kHistory,    // was sent the longest part of this prompt before

@@ -40,6 +40,8 @@ class EngineHarness {
   struct Outcome {
     std::vector<TokenId> tokens;
     std::optional<std::uint32_t> cached_token_count;
+    std::uint32_t written_token_count = 0;
+    wire::PromptMiss miss = wire::PromptMiss::kNone;
     std::optional<double> queue_wait_seconds;
     std::optional<wire::FinishReason> finish;
     std::optional<Error> error;
@@ -139,6 +141,8 @@ class EngineHarness {
     if (event.event.cached_token_count) {
       ASSERT_TRUE(first_news);
       outcome.cached_token_count = event.event.cached_token_count;
+      outcome.written_token_count = event.event.written_token_count;
+      outcome.miss = event.event.miss;
       outcome.queue_wait_seconds = event.event.queue_wait_seconds;
     }
     // The first choice reports it for all.

@@ -14,6 +14,9 @@ namespace {
 constexpr auto kPinnedRank = static_cast<std::uint8_t>(kHeldRank + 1);
 constexpr std::uint32_t kOneOwner = 0;
 
+// Higher than the priority of a conversation that is expected back: a client has asked for this time.
+constexpr std::uint32_t kLifetimePriority = 70;
+
 template <typename... Args>
 Error BrokenClaim(fmt::format_string<Args...> format, Args&&... args) {
   return Error{ErrorCode::kInternal, fmt::format(format, std::forward<Args>(args)...), "claims"};
@@ -34,37 +37,6 @@ std::vector<std::uint32_t> SharesInBlocks(std::span<const double> shares, std::u
 }
 
 }  // namespace
-
-// ---- pins by hash ----
-
-void PinTable::Add(BlockHash hash, std::optional<Instant> end) {
-  Remove(hash);
-  pins_.emplace(hash, end ? std::optional(ends_.emplace(*end, hash)) : std::nullopt);
-}
-
-void PinTable::Remove(BlockHash hash) {
-  const auto pin = pins_.find(hash);
-  if (pin == pins_.end()) return;
-  if (pin->second) ends_.erase(*pin->second);
-  pins_.erase(pin);
-}
-
-void PinTable::TakeExpired(Instant now, std::vector<BlockHash>& expired) {
-  const auto first = static_cast<std::ptrdiff_t>(expired.size());
-  while (!ends_.empty() && ends_.begin()->first <= now) {
-    const BlockHash hash = ends_.begin()->second;
-    expired.push_back(hash);
-    Remove(hash);
-  }
-  // Pins with equal ends are in the order in which they were added.
-  std::reverse(expired.begin() + first, expired.end());
-}
-
-void PinTable::TakeAll(std::vector<BlockHash>& hashes) {
-  for (const auto& [hash, end] : pins_) hashes.push_back(hash);
-  pins_.clear();
-  ends_.clear();
-}
 
 // ---- what happens to a block ----
 
@@ -309,7 +281,9 @@ void Claims::Retain(std::uint32_t block, const BlockRetention& retention, Tenant
 
 // Front to back, so that of a prefix that has no room the front is retained. Once a block has no room, none after it
 // has.
-void Claims::RetainAll(std::span<const BlockId> blocks, const RequestUse& use, const RequestRetention& retention) {
+void Claims::RetainAll(std::span<const BlockId> blocks, const RequestUse& use, const RequestRetention& retention,
+                       std::span<const FrontLifetime> lifetimes) {
+  if (!lifetimes.empty() || lifetime_count_ > 0) KeepAlive(blocks, lifetimes, retention.tenant);
   if (!retention.prompt.end && !retention.decode.end) return;
   bool has_room = true;
   for (const BlockId id : blocks) {
@@ -320,6 +294,23 @@ void Claims::RetainAll(std::span<const BlockId> blocks, const RequestUse& use, c
     if (!hint.end) continue;
     has_room = has_room && TryRetain(block, hint, retention.tenant);
     refused_retentions_ += has_room ? 0 : 1;
+  }
+}
+
+// Front to back, as RetainAll.
+void Claims::KeepAlive(std::span<const BlockId> blocks, std::span<const FrontLifetime> lifetimes, TenantId tenant) {
+  bool has_room = true;
+  for (std::uint32_t i = 0; i < blocks.size(); ++i) {
+    const std::uint32_t block = blocks[i].value();
+    if (!tree_[block].ready) continue;
+    Duration lifetime = LifetimeOf(block);
+    for (const FrontLifetime& front : lifetimes) {
+      if (i < front.block_count) lifetime = std::max(lifetime, front.duration);
+    }
+    if (lifetime == Duration::zero()) continue;
+    has_room = has_room && TryRetain(block, {kLifetimePriority, now_ + lifetime}, tenant);
+    refused_retentions_ += has_room ? 0 : 1;
+    if (has_room) SetLifetime(block, lifetime);
   }
 }
 
@@ -356,6 +347,7 @@ bool Claims::HasRoomToRetain(std::uint32_t block, TenantId tenant) const {
 // The retention's timer has ended, or will be cleared.
 void Claims::StopRetaining(std::uint32_t block) {
   tree_[block].retention_priority = kDefaultRetentionPriority;
+  SetLifetime(block, Duration::zero());
   if (!retained_.IsOwn(block)) return;
   retained_.ClearOwn(block);
   for (std::uint32_t each = block; each != kNoBlock && retained_.IsNeedless(each); each = tree_[each].parent) {
@@ -371,12 +363,14 @@ void Claims::EndRetention(std::uint32_t last, const RequestRetention& retention)
   }
 }
 
-// Ends the block's retention if its priority and end are these.
+// Ends the block's retention if its priority and end are these. What has a lifetime stays for that.
 void Claims::EndRetentionIf(std::uint32_t block, const BlockRetention& retention) {
   const TimerId timer = RetentionTimer(block);
   if (!retention.end || !timers_.IsSet(timer)) return;
   const Duration rounded = timers_.DeadlineOf(timer) - *retention.end;
   if (rounded < Duration::zero() || rounded >= TimerWheel::kTick) return;
+  const Duration lifetime = LifetimeOf(block);
+  if (lifetime > Duration::zero()) return timers_.Set(timer, now_ + lifetime);
   if (tree_[block].retention_priority != retention.priority) return;
   timers_.Clear(timer);
   StopRetaining(block);
@@ -549,6 +543,7 @@ Result<void> Claims::CheckBlock(std::uint32_t block) const {
   if (pinned_.IsOwn(block) != has_pin) return BrokenClaim("block {} is pinned other than the pin table says", block);
   if (IsPinned(block) && tree_.IsPartial(block)) return BrokenClaim("partial block {} is pinned", block);
   const bool is_retained = timers_.IsSet(RetentionTimer(block));
+  if (!is_retained && LifetimeOf(block) > Duration::zero()) return BrokenClaim("block {} has an ended lifetime", block);
   if (!is_retained && node.retention_priority != kDefaultRetentionPriority) {
     return BrokenClaim("block {} has a priority without a retention", block);
   }

@@ -7,7 +7,7 @@
 //   held      the minimum hold                  `min_hold` after it was stored   held_share_limit of a group's share
 //   wanted    a waiting request                 by Unwant                        all
 //   retained  a request's hint, of a priority   at its end, or when the session  above the default priority:
-//             from 0 to 100                     comes back                       retained_share_limit for each tenant
+//             from 0 to 100, or a lifetime      comes back                       retained_share_limit for each tenant
 //
 // A block in use is not idle, a pinned one is never evicted, and a held one only by HeldVictim. When any other claim of
 // an idle block ends, the block counts as used at that time if its rank changes. Pins, holds and retentions above the
@@ -26,6 +26,9 @@
 //
 // Retained. A prefix is retained from its front on as far as the tenant has room; the blocks after that are like any
 // other. The higher priority and the later end of two hints apply.
+//
+// A lifetime is a retention that every request begins anew when it releases the block, until it has ended once. It does
+// not end when a session comes back.
 //
 // Groups. Blocks that a group (a tenant with a share of the pool) does not use are lent to others, and come back as
 // those release them. To make space for a group, blocks are evicted in this order: its own, if it has more than its
@@ -136,8 +139,9 @@ class Claims {
 
   // A request that releases `block` wants it kept. `block` is in use, or about to be idle.
   void Retain(std::uint32_t block, const BlockRetention& retention, TenantId tenant);
-  // The same for all blocks of a request.
-  void RetainAll(std::span<const BlockId> blocks, const RequestUse& use, const RequestRetention& retention);
+  // The same for all blocks of a request, with the lifetimes of its prompt's front; renews those that the blocks have.
+  void RetainAll(std::span<const BlockId> blocks, const RequestUse& use, const RequestRetention& retention,
+                 std::span<const FrontLifetime> lifetimes);
   // The session is back: ends the retention that its last turn asked for `last` and the blocks before it.
   void EndRetention(std::uint32_t last, const RequestRetention& retention);
 
@@ -225,6 +229,17 @@ class Claims {
   [[nodiscard]] bool TryRetain(std::uint32_t block, const BlockRetention& retention, TenantId tenant);
   [[nodiscard]] bool HasRoomToRetain(std::uint32_t block, TenantId tenant) const;
   void StopRetaining(std::uint32_t block);
+  [[nodiscard]] Duration LifetimeOf(std::uint32_t block) const {
+    return lifetimes_.empty() ? Duration::zero() : lifetimes_[block];
+  }
+  void SetLifetime(std::uint32_t block, Duration lifetime) {
+    if (LifetimeOf(block) == lifetime) return;
+    if (lifetimes_.empty()) lifetimes_.resize(tree_.size());
+    lifetime_count_ -= lifetimes_[block] == Duration::zero() ? 0 : 1;
+    lifetime_count_ += lifetime == Duration::zero() ? 0 : 1;
+    lifetimes_[block] = lifetime;
+  }
+  void KeepAlive(std::span<const BlockId> blocks, std::span<const FrontLifetime> lifetimes, TenantId tenant);
   void EndRetentionIf(std::uint32_t block, const BlockRetention& retention);
 
   [[nodiscard]] std::size_t PinCount() const { return pins_.size() + pinned_.claimed_count() - pinned_.own_count(); }
@@ -255,6 +270,10 @@ class Claims {
   PinTable pins_;
   TimerWheel timers_;  // two for each block: its retention, and its youth (only with a minimum hold)
   IdleBlocks idle_;
+
+  // By block, from the first one on that has a lifetime; zero: none.
+  BigVector<Duration> lifetimes_;
+  std::uint32_t lifetime_count_ = 0;
 
   Instant now_;
   std::uint64_t latest_request_ = 0;

@@ -135,9 +135,9 @@ void PrefixCache::Release(BlockId id, const RequestUse& use, const RequestRetent
   if (holders == 0) claims_.OnIdle(block, use);
 }
 
-void PrefixCache::ReleaseAll(std::span<const BlockId> blocks, const RequestUse& use,
-                             const RequestRetention& retention) {
-  claims_.RetainAll(blocks, use, retention);
+void PrefixCache::ReleaseAll(std::span<const BlockId> blocks, const RequestUse& use, const RequestRetention& retention,
+                             std::span<const FrontLifetime> lifetimes) {
+  claims_.RetainAll(blocks, use, retention, lifetimes);
   for (std::size_t i = blocks.size(); i-- > 0;) {
     if (i >= 2 * kBlockAhead) PrefetchBlock(blocks[i - 2 * kBlockAhead]);
     if (i >= kBlockAhead) claims_.PrefetchIdle(tree_[blocks[i - kBlockAhead].value()].hash);

@@ -83,7 +83,8 @@ class PrefixCache {
   // the request that releases the block, `retention` says how long the request wants its blocks kept.
   void Release(BlockId block, const RequestUse& use, const RequestRetention& retention = {});
   // Removes a holder from each of a request's blocks, back to front.
-  void ReleaseAll(std::span<const BlockId> blocks, const RequestUse& use, const RequestRetention& retention = {});
+  void ReleaseAll(std::span<const BlockId> blocks, const RequestUse& use, const RequestRetention& retention = {},
+                  std::span<const FrontLifetime> lifetimes = {});
 
   // Takes an empty block with one holder for `group`: a free block, or an evicted one. Empty when all blocks are
   // referenced, pinned or held.

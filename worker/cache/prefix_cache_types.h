@@ -97,6 +97,12 @@ struct RequestRetention {
   TenantId tenant = {};  // its share of the pool holds the blocks
 };
 
+// The least time for which the first blocks of a prompt stay, from the end of each request that uses them.
+struct FrontLifetime {
+  std::uint32_t block_count = 0;
+  Duration duration{};
+};
+
 // Totals since construction.
 struct CacheCounters {
   std::uint64_t evicted_blocks = 0;

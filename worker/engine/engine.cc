@@ -75,6 +75,26 @@ bool Shorten(RetentionHint& hint, Duration most) {
   return true;
 }
 
+// The same for the lifetimes.
+bool Shorten(std::vector<FrontLifetime>& lifetimes, Duration most) {
+  bool is_shortened = false;
+  for (FrontLifetime& front : lifetimes) {
+    is_shortened |= front.duration > most;
+    front.duration = std::min(front.duration, most);
+  }
+  return is_shortened;
+}
+
+// A block that a lifetime ends in has it too: its first rows are worth as much as the block before it.
+std::vector<FrontLifetime> LifetimesOf(const wire::Generate& request, std::uint32_t block_tokens) {
+  std::vector<FrontLifetime> fronts;
+  for (const wire::Lifetime& lifetime : request.lifetimes) {
+    const auto end = std::min(lifetime.end_token, static_cast<std::uint32_t>(request.prompt.size()));
+    fronts.push_back({(end + block_tokens - 1) / block_tokens, std::chrono::milliseconds(lifetime.duration_ms)});
+  }
+  return fronts;
+}
+
 // The request's biases and stop tokens are set already.
 void SetOutputWishes(const wire::Generate& generate, std::uint32_t vocab_size, Request& request) {
   if (generate.output_logprobs) request.output_logprobs = std::min(*generate.output_logprobs, vocab_size);
@@ -160,7 +180,9 @@ Result<void> Engine::State::Admit(RequestKey key, wire::Generate generate, Insta
   const auto prompt_token_count = static_cast<std::uint32_t>(generate.prompt.size());
   SequenceSpec spec = SpecOf(generate, received);
   const bool is_prompt_shortened = Shorten(spec.prompt_retention, options.max_retention);
-  const bool is_shortened = Shorten(spec.decode_retention, options.max_retention) || is_prompt_shortened;
+  const bool is_decode_shortened = Shorten(spec.decode_retention, options.max_retention);
+  const bool is_shortened =
+      Shorten(spec.lifetimes, options.max_retention) || is_prompt_shortened || is_decode_shortened;
   ROOST_ASSIGN_OR_RETURN(const SequenceId id, scheduler.Submit(std::move(spec)));
   Request request;
   request.key = key;
@@ -199,6 +221,7 @@ SequenceSpec Engine::State::SpecOf(wire::Generate& generate, Instant received) c
   std::optional<Instant> start_deadline;
   if (options.max_queue_wait) start_deadline = received + *options.max_queue_wait;
   const wire::Retention retention = generate.retention.value_or(wire::Retention{});
+  std::vector<FrontLifetime> lifetimes = LifetimesOf(generate, model.block_tokens());
   return {.root = generate.root,
           .own = generate.own,
           .prompt = std::move(generate.prompt),
@@ -210,6 +233,7 @@ SequenceSpec Engine::State::SpecOf(wire::Generate& generate, Instant received) c
           .tenant = generate.tenant,
           .prompt_retention = HintOf(retention.prompt_priority, retention.prompt_duration_ms, generate),
           .decode_retention = HintOf(retention.decode_priority, retention.decode_duration_ms, generate),
+          .lifetimes = std::move(lifetimes),
           .session = generate.session_hash,
           .fork_count = generate.sample_count - 1,
           .max_output_tokens = generate.max_output_tokens,

@@ -161,6 +161,7 @@ bool Engine::State::ComputeAgain(SequenceId id, StepCounts& counts) {
                                                      .tenant = cache.tenants().name(sequence.tenant),
                                                      .prompt_retention = sequence.prompt_retention,
                                                      .decode_retention = sequence.decode_retention,
+                                                     .lifetimes = sequence.lifetimes,
                                                      .session = sequence.session,
                                                      .max_output_tokens = request.output_limit - choice.output_count});
   if (!again.ok()) return false;

@@ -8,9 +8,28 @@
 
 namespace roost::worker {
 
+namespace {
+
+wire::PromptMiss MissOf(MissReason reason) {
+  switch (reason) {
+    case MissReason::kCold: return wire::PromptMiss::kCold;
+    case MissReason::kEvicted: return wire::PromptMiss::kEvicted;
+    case MissReason::kInFlight: return wire::PromptMiss::kInFlight;
+    case MissReason::kNotArrived: return wire::PromptMiss::kNotArrived;
+    case MissReason::kDisabled: return wire::PromptMiss::kDisabled;
+    case MissReason::kTail:
+    case MissReason::kOtherSalt: break;
+  }
+  return wire::PromptMiss::kNone;
+}
+
+}  // namespace
+
 void Announce(Request& request, const Sequence& sequence, wire::TokenEvent& event) {
   if (!request.first_scheduled || std::exchange(request.announced, true)) return;
   event.cached_token_count = sequence.cached_token_count;
+  event.written_token_count = sequence.written_token_count;
+  event.miss = MissOf(sequence.first_miss);
   event.queue_wait_seconds = ToSeconds(*request.first_scheduled - request.submitted);
 }
 

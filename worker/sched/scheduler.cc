@@ -103,6 +103,7 @@ std::unique_ptr<Sequence> Scheduler::MakeSequence(SequenceSpec spec) {
   sequence->tenant = cache_.tenants().Join(spec.tenant);
   sequence->prompt_retention = spec.prompt_retention;
   sequence->decode_retention = spec.decode_retention;
+  sequence->lifetimes = std::move(spec.lifetimes);
   sequence->session = spec.session;
   sequence->fork_count = spec.fork_count;
   if (spec.scores_prompt) sequence->scored_token_count = sequence->prompt_token_count - 1;

@@ -20,6 +20,7 @@
 #include "common/prefix/block_hash.h"
 #include "common/wire/messages.h"
 #include "worker/cache/prefix_cache.h"
+#include "worker/engine_api/miss_reasons.h"
 #include "worker/transfer/frame_source.h"
 
 namespace roost::worker {
@@ -46,8 +47,9 @@ struct SequenceSpec {
   std::string_view tenant = {};  // read by Submit alone
   RetentionHint prompt_retention = {};
   RetentionHint decode_retention = {};
-  std::uint64_t session = 0;            // see SessionTable; 0: none
-  std::uint32_t fork_count = 0;         // number of Fork calls after the prompt has been computed
+  std::vector<FrontLifetime> lifetimes = {};  // of its prompt
+  std::uint64_t session = 0;                  // see SessionTable; 0: none
+  std::uint32_t fork_count = 0;               // number of Fork calls after the prompt has been computed
   std::uint32_t max_output_tokens = 0;  // only to reserve memory: no allocation for this much output while it runs
   bool scores_prompt = false;           // the logits of all prompt tokens are wanted
 };
@@ -132,12 +134,18 @@ struct Sequence {
   TenantId tenant;
   RetentionHint prompt_retention;
   RetentionHint decode_retention;
+  std::vector<FrontLifetime> lifetimes;
   std::uint64_t session = 0;
 
   // Prompt tokens that this sequence never computed, and how far into the prompt these have been counted. Recomputing
   // after a preemption changes neither.
   std::uint32_t cached_token_count = 0;
   std::uint32_t counted_token_count = 0;
+  // Prompt tokens that this sequence computed and whose blocks it added to the cache; each block counts once.
+  std::uint32_t written_token_count = 0;
+  std::uint32_t written_block_end = 0;        // those before it have been counted, or are not its own
+  std::uint32_t tail_end = 0;                 // the tokens before it in their block were copied, not computed
+  MissReason first_miss = MissReason::kTail;  // of the first prompt token that was computed; tail: none else was
   // Blocks before this index are computed although another sequence was computing them, because waiting took too long.
   // 0: none.
   std::uint32_t given_up_block_count = 0;

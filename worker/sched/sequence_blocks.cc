@@ -106,6 +106,7 @@ void SequenceBlocks::TakeTail(Sequence& sequence) {
   cache_.Release(tail->block.block, UseOf(sequence));
   const std::uint32_t counted = sequence.cached_token_count;
   sequence.computed_token_count += tail->token_count;
+  sequence.tail_end = sequence.computed_token_count;
   CountCached(sequence);
   counters_.tail_cached_tokens += sequence.cached_token_count - counted;
 }
@@ -145,7 +146,7 @@ bool SequenceBlocks::PrepareCommit(Sequence& sequence) {
 }
 
 // Counts the slice's prompt tokens by the reason why they were not cached.
-void SequenceBlocks::CountComputed(const Sequence& sequence, const ScheduledSlice& slice) {
+void SequenceBlocks::CountComputed(Sequence& sequence, const ScheduledSlice& slice) {
   const std::uint32_t end = std::min(slice.first_position + slice.token_count, sequence.prompt_token_count);
   for (std::uint32_t position = slice.first_position; position < end;) {
     const std::uint32_t block = position / block_tokens_;
@@ -153,6 +154,7 @@ void SequenceBlocks::CountComputed(const Sequence& sequence, const ScheduledSlic
     const bool alone = position + 1 == sequence.prompt_token_count && slice.token_count == 1;
     const MissReason reason = alone && sequence.uses_cache() ? MissReason::kTail : ReasonOf(sequence, block);
     counters_.computed_prompt_tokens[IndexOf(reason)] += block_end - position;
+    if (sequence.first_miss == MissReason::kTail) sequence.first_miss = reason;
     position = block_end;
   }
 }
@@ -190,11 +192,20 @@ void SequenceBlocks::Commit(Sequence& sequence) {
     } else {
       if (result.kind == CommitResult::Kind::kStored) {
         sequence.first_stored_block = std::min(sequence.first_stored_block.value_or(index), index);
+        CountWritten(sequence, index);
       }
       sequence.blocks[index] = result.block;
       ++sequence.committed_block_count;
     }
   }
+}
+
+// A block that comes into the cache again after a preemption was counted the first time.
+void SequenceBlocks::CountWritten(Sequence& sequence, std::uint32_t index) const {
+  const std::uint32_t end = (index + 1) * block_tokens_;
+  if (index < sequence.written_block_end || end > sequence.prompt_token_count) return;
+  sequence.written_block_end = index + 1;
+  sequence.written_token_count += end - std::min(end, std::max(index * block_tokens_, sequence.tail_end));
 }
 
 // ---- what it leaves ----
@@ -207,7 +218,7 @@ void SequenceBlocks::Release(Sequence& sequence) {
   StorePartialBlock(sequence);
   const RequestRetention retention = RetentionOf(sequence);
   ExpectBack(sequence, retention);
-  cache_.ReleaseAll(sequence.blocks, use, retention);
+  cache_.ReleaseAll(sequence.blocks, use, retention, sequence.lifetimes);
   sequence.blocks.clear();
   sequence.dealt_token_count = 0;
   sequence.computed_token_count = 0;

@@ -135,7 +135,8 @@ class SequenceBlocks {
   void TakeMatched(Sequence& sequence, BlockRef ref);
   void TakeTail(Sequence& sequence);
   void CountCached(Sequence& sequence);
-  void CountComputed(const Sequence& sequence, const ScheduledSlice& slice);
+  void CountComputed(Sequence& sequence, const ScheduledSlice& slice);
+  void CountWritten(Sequence& sequence, std::uint32_t index) const;
   [[nodiscard]] MissReason ReasonOf(const Sequence& sequence, std::uint32_t block) const;
   [[nodiscard]] bool HasFullBlock(const Sequence& sequence) const;
   void HashFullBlock(Sequence& sequence) const;

@@ -63,6 +63,7 @@ RequestTrace BeginTrace(const Tracing& tracing, std::string_view client) {
 namespace {
 
 constexpr int kStatusOk = 200;
+constexpr std::uint64_t kLongLifetimeMs = 3'600'000;
 
 // Applies to answers as values. Below it the JSON takes well under a millisecond.
 constexpr std::size_t kLargeAnswerBytes = std::size_t{64} << 10U;
@@ -148,6 +149,9 @@ Generation::Generation(const GenerationServices& services, std::shared_ptr<Respo
     Prompt& prompt = prompts_.emplace_back();
     request_bytes_ += SpecBytes(spec);
     prompt.token_count = static_cast<std::uint32_t>(spec.generate.prompt.size());
+    for (const wire::Lifetime& lifetime : spec.generate.lifetimes) {
+      if (lifetime.duration_ms >= kLongLifetimeMs) prompt.hour_end = std::max(prompt.hour_end, lifetime.end_token);
+    }
     if (options_.token_ids == TokenIdReport::kTell || spec.generate.prompt_logprobs)
       prompt.tokens = spec.generate.prompt;
     for (std::uint32_t i = 0; i < choices_per_prompt_; ++i) {
@@ -245,10 +249,13 @@ void Generation::OnPromptLogprobs(std::size_t prompt, std::vector<wire::TokenLog
 
 void Generation::OnTokens(std::size_t prompt, ChoiceTokens tokens) {
   if (!TakesEvents()) return;
-  if (tokens.cached_token_count) prompts_[prompt].cached_tokens = tokens.cached_token_count;
+  if (tokens.cached_token_count) {
+    prompts_[prompt].cached_tokens = tokens.cached_token_count;
+    prompts_[prompt].written_tokens = tokens.written_token_count;
+  }
   const std::uint32_t index = ChoiceOf(prompt, tokens.choice);
   Choice& choice = choices_.at(index);
-  if (choice.outcome || tokens.tokens.empty() || options_.output == GenerationOptions::Output::kDrop) return;
+  if (choice.outcome || tokens.tokens.empty() || options_.output != GenerationOptions::Output::kTell) return;
   TellTimes(choice, static_cast<std::uint32_t>(tokens.tokens.size()));
   if (options_.admission != nullptr) options_.admission->TakeTokens(tokens.tokens.size(), services_.clock.Now());
   if (!choice.began) BeginChoice(index);
@@ -380,8 +387,9 @@ void Generation::SendFrames(std::string frames) {
 void Generation::CompleteChoice(std::uint32_t index, wire::FinishReason reason, std::optional<TokenId> stop_token) {
   Choice& choice = choices_.at(index);
   if (choice.outcome) return;
-  if (options_.output == GenerationOptions::Output::kDrop) {
-    reason = wire::FinishReason::kLength;
+  if (options_.output != GenerationOptions::Output::kTell) {
+    const bool is_prewarm = options_.output == GenerationOptions::Output::kPrewarm;
+    reason = is_prewarm ? wire::FinishReason::kStop : wire::FinishReason::kLength;
     stop_token.reset();
   }
   // Only a stop token from the request is reported; the model's own are of no interest to the client.

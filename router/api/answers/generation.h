@@ -96,7 +96,8 @@ struct GenerationOptions {
   ToolCallCount calls = ToolCallCount::kMany;  // kOne: a choice ends where a second call would begin
   TokenIdReport token_ids = TokenIdReport::kOmit;
   std::vector<std::string> echoes;  // by prompt: the text with which its choices begin; empty without an echo
-  enum class Output { kTell, kDrop } output = Output::kTell;  // kDrop: the answer is the echo alone
+  // kDrop: the answer is the echo alone; kPrewarm: the same, and that is what was wanted.
+  enum class Output { kTell, kDrop, kPrewarm } output = Output::kTell;
   // Makes the parser of one choice.
   std::function<std::unique_ptr<OutputParser>(std::uint32_t choice)> make_parser = [](std::uint32_t) {
     return std::make_unique<PlainOutput>();
@@ -144,7 +145,9 @@ class Generation : public std::enable_shared_from_this<Generation> {
     std::vector<wire::TokenLogprobs> logprobs;
     std::uint32_t predicted_cached_tokens = 0;
     std::optional<std::uint32_t> cached_tokens;
-    bool ended = false;  // no more events come from the dispatcher
+    std::uint32_t written_tokens = 0;
+    std::uint32_t hour_end = 0;  // the tokens before it are to stay for an hour
+    bool ended = false;          // no more events come from the dispatcher
   };
 
   Generation(const GenerationServices& services, std::shared_ptr<Responder> responder,

@@ -105,7 +105,10 @@ Usage Generation::CurrentUsage() const {
   Usage usage;
   for (const Prompt& prompt : prompts_) {
     usage.prompt_tokens += prompt.token_count;
-    usage.cached_tokens += prompt.cached_tokens.value_or(0);
+    const std::uint32_t cached = prompt.cached_tokens.value_or(0);
+    usage.cached_tokens += cached;
+    usage.written_tokens += prompt.written_tokens;
+    usage.written_hour_tokens += std::min(prompt.written_tokens, prompt.hour_end - std::min(prompt.hour_end, cached));
   }
   for (const Choice& choice : choices_) {
     usage.completion_tokens += choice.stream.token_count();

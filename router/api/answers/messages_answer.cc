@@ -45,10 +45,16 @@ void WriteStop(const ChoiceFinish& finish, JsonWriter& json) {
   text == nullptr ? json.Null() : json.String(*text);
 }
 
-// This API reports cached prompt tokens separately: input_tokens counts only the others.
+// This API reports prompt tokens that were read from the cache, or written to it, separately: input_tokens counts only
+// the others. What has no lifetime is written for as long as the shortest there is.
 void WriteMessagesUsage(const Usage& usage, JsonWriter& json) {
-  json.Key("usage").BeginObject().Key("input_tokens").Number(usage.prompt_tokens - usage.cached_tokens);
-  json.Key("cache_creation_input_tokens").Number(0).Key("cache_read_input_tokens").Number(usage.cached_tokens);
+  json.Key("usage").BeginObject();
+  json.Key("input_tokens").Number(usage.prompt_tokens - usage.cached_tokens - usage.written_tokens);
+  json.Key("cache_creation_input_tokens").Number(usage.written_tokens);
+  json.Key("cache_read_input_tokens").Number(usage.cached_tokens);
+  json.Key("cache_creation").BeginObject();
+  json.Key("ephemeral_5m_input_tokens").Number(usage.written_tokens - usage.written_hour_tokens);
+  json.Key("ephemeral_1h_input_tokens").Number(usage.written_hour_tokens).EndObject();
   json.Key("output_tokens").Number(usage.completion_tokens).EndObject();
 }
 

@@ -167,7 +167,8 @@ void WriteOpenAiUsage(const Usage& usage, JsonWriter& json) {
   json.Key("completion_tokens").Number(usage.completion_tokens);
   json.Key("total_tokens").Number(std::uint64_t{usage.prompt_tokens} + usage.completion_tokens);
   json.Key("prompt_tokens_details").BeginObject();
-  json.Key("cached_tokens").Number(usage.cached_tokens).EndObject();
+  json.Key("cached_tokens").Number(usage.cached_tokens);
+  json.Key("cache_write_tokens").Number(usage.written_tokens).EndObject();
   json.Key("completion_tokens_details").BeginObject();
   json.Key("reasoning_tokens").Number(usage.reasoning_tokens).EndObject().EndObject();
 }

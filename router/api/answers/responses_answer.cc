@@ -18,7 +18,8 @@ std::string Quoted(std::string_view text) {
 
 void WriteResponsesUsage(const Usage& usage, JsonWriter& json) {
   json.BeginObject().Key("input_tokens").Number(usage.prompt_tokens).Key("input_tokens_details").BeginObject();
-  json.Key("cached_tokens").Number(usage.cached_tokens).EndObject();
+  json.Key("cached_tokens").Number(usage.cached_tokens);
+  json.Key("cache_write_tokens").Number(usage.written_tokens).EndObject();
   json.Key("output_tokens").Number(usage.completion_tokens).Key("output_tokens_details").BeginObject();
   json.Key("reasoning_tokens").Number(usage.reasoning_tokens).EndObject();
   json.Key("total_tokens").Number(std::uint64_t{usage.prompt_tokens} + usage.completion_tokens).EndObject();

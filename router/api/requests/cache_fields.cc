@@ -100,6 +100,70 @@ Result<void> ReadCache(JsonElement element, const std::string& path, CacheFields
   return ParseCacheObject(cache, fields);
 }
 
+// ---- lifetimes ----
+
+constexpr std::uint64_t kMinuteMs = 60'000;
+constexpr std::uint64_t kHourMs = 60 * kMinuteMs;
+constexpr std::uint64_t kUsualOpenAiMs = 30 * kMinuteMs;
+
+struct NamedLifetime {
+  std::string_view name;
+  std::uint64_t ms;
+};
+constexpr auto kAnthropicLifetimes = std::to_array<NamedLifetime>({{"5m", 5 * kMinuteMs}, {"1h", kHourMs}});
+constexpr auto kOpenAiLifetimes = std::to_array<NamedLifetime>({{"30m", kUsualOpenAiMs}, {"12h", 12 * kHourMs}});
+
+Result<std::optional<std::uint64_t>> ReadTtl(const JsonObject& object, std::span<const NamedLifetime, 2> known) {
+  ROOST_ASSIGN_OR_RETURN(const std::optional<std::string_view> ttl, object.String("ttl"));
+  if (!ttl) return std::optional<std::uint64_t>();
+  for (const NamedLifetime& each : known) {
+    if (each.name == *ttl) return std::optional(each.ms);
+  }
+  return InvalidArgument(object.PathOf("ttl"), "must be \"{}\" or \"{}\"", known[0].name, known[1].name);
+}
+
+// Members that are not known are for Anthropic's own servers.
+Result<std::uint64_t> CacheControlMs(const JsonObject& control) {
+  ROOST_ASSIGN_OR_RETURN(const std::optional<std::string_view> type, control.String("type"));
+  if (type != "ephemeral") return InvalidArgument(control.PathOf("type"), "must be \"ephemeral\"");
+  ROOST_ASSIGN_OR_RETURN(const std::optional<std::uint64_t> ms, ReadTtl(control, kAnthropicLifetimes));
+  return ms.value_or(kAnthropicLifetimes[0].ms);
+}
+
+Result<void> ReadRequestControl(JsonElement element, const std::string& path, CacheFields& fields) {
+  ROOST_ASSIGN_OR_RETURN(const JsonObject control, JsonObject::From(element, path));
+  ROOST_ASSIGN_OR_RETURN(fields.request_lifetime_ms, CacheControlMs(control));
+  return {};
+}
+
+Result<void> ReadOptions(JsonElement element, const std::string& path, CacheFields& fields) {
+  ROOST_ASSIGN_OR_RETURN(const JsonObject options, JsonObject::From(element, path));
+  ROOST_ASSIGN_OR_RETURN(const std::optional<std::string_view> mode, options.String("mode"));
+  if (mode && mode != "implicit" && mode != "explicit") {
+    return InvalidArgument(options.PathOf("mode"), "must be \"implicit\" or \"explicit\"");
+  }
+  if (mode == "explicit") fields.options.mode = PromptCacheOptions::Mode::kExplicit;
+  ROOST_ASSIGN_OR_RETURN(fields.options.ttl_ms, ReadTtl(options, kOpenAiLifetimes));
+  ROOST_ASSIGN_OR_RETURN(const std::optional<bool> prewarm, options.Bool("prewarm"));
+  fields.options.prewarm = prewarm.value_or(false);
+  return {};
+}
+
+// In memory is where blocks are anyway.
+Result<void> ReadPromptCacheRetention(JsonElement element, const std::string& path, CacheFields& fields) {
+  ROOST_ASSIGN_OR_RETURN(const std::string_view text, StringOf(element, path));
+  if (text == "24h") fields.retention_ms = 24 * kHourMs;
+  if (text == "24h" || text == "in_memory" || text == "in-memory") return {};
+  return InvalidArgument(path, "must be \"in_memory\" or \"24h\"");
+}
+
+constexpr std::string_view kCacheControlSchema =
+    R"({"type":"object","required":["type"],"properties":{"type":{"const":"ephemeral"},"ttl":{"enum":["5m","1h",null]}}})";
+constexpr std::string_view kOptionsSchema =
+    R"({"type":"object","properties":{"mode":{"enum":["implicit","explicit",null]},"ttl":{"enum":["30m","12h",null]},)"
+    R"("prewarm":{"type":["boolean","null"]}}})";
+constexpr std::string_view kPromptCacheRetentionSchema = R"({"enum":["in_memory","in-memory","24h"]})";
+
 constexpr std::string_view kCacheSchema =
     R"({"oneOf":[{"enum":["on","off"]},{"type":"object","additionalProperties":false,"properties":{)"
     R"("mode":{"enum":["on","off"]},"salt":{"type":"string","minLength":1},"retention":{"type":"object",)"
@@ -116,6 +180,14 @@ constexpr auto kCacheFields = std::to_array<RequestField<CacheFields>>({
      Own<CacheFields>{kCacheSchema, &ReadCache}},
     {"session_id", "The conversation's name.",
      Text<CacheFields>{1, kMaxSessionIdBytes, [](CacheFields& f, std::string_view v) { f.session_id = v; }}},
+    {"prompt_cache_key", "Requests of one key should meet one cache, where the policy goes by sessions.",
+     Text<CacheFields>{0, kMaxPromptCacheKeyBytes, [](CacheFields& f, std::string_view v) { f.prompt_cache_key = v; }}},
+    {"cache_control", "Keeps the prompt for a time that each request which finds it begins anew.",
+     Own<CacheFields>{kCacheControlSchema, &ReadRequestControl}},
+    {"prompt_cache_options", "Where the kept parts of the prompt end, and their time; or prefill alone.",
+     Own<CacheFields>{kOptionsSchema, &ReadOptions}},
+    {"prompt_cache_retention", "24h: keeps the prompt, as long as workers do. See prompt_cache_options.",
+     Own<CacheFields>{kPromptCacheRetentionSchema, &ReadPromptCacheRetention}},
     {"expect_return_ms", "The time until the conversation's next request is expected.",
      Whole<CacheFields>{0, kMaxKeepMs,
                         [](CacheFields& f, std::int64_t v) { f.expect_return_ms = static_cast<std::uint64_t>(v); }}},
@@ -127,6 +199,54 @@ constexpr auto kCacheFields = std::to_array<RequestField<CacheFields>>({
 }  // namespace
 
 std::span<const RequestField<CacheFields>> CacheFieldTable() { return kCacheFields; }
+
+Result<std::optional<CacheBreakpoint>> BreakpointOf(const JsonObject& part) {
+  using Form = CacheBreakpoint::Form;
+  ROOST_ASSIGN_OR_RETURN(const std::optional<JsonObject> control, part.Object("cache_control"));
+  if (control) {
+    ROOST_ASSIGN_OR_RETURN(const std::uint64_t ms, CacheControlMs(*control));
+    return std::optional(CacheBreakpoint{Form::kAnthropic, ms});
+  }
+  ROOST_ASSIGN_OR_RETURN(const std::optional<JsonObject> mark, part.Object("prompt_cache_breakpoint"));
+  if (!mark) return std::optional<CacheBreakpoint>();
+  ROOST_ASSIGN_OR_RETURN(const std::optional<std::string_view> mode, mark->String("mode"));
+  if (mode != "explicit") return InvalidArgument(mark->PathOf("mode"), "must be \"explicit\"");
+  ROOST_ASSIGN_OR_RETURN(const std::optional<std::uint64_t> ms, ReadTtl(*mark, kOpenAiLifetimes));
+  return std::optional(CacheBreakpoint{Form::kOpenAi, ms});
+}
+
+Result<void> CheckCacheControl(const CacheFields& fields, std::span<const CacheBreakpoint> marks) {
+  std::vector<std::uint64_t> lifetimes;
+  for (const CacheBreakpoint& mark : marks) {
+    if (mark.form == CacheBreakpoint::Form::kAnthropic) lifetimes.push_back(mark.lifetime_ms.value_or(0));
+  }
+  if (fields.request_lifetime_ms) lifetimes.push_back(*fields.request_lifetime_ms);
+  if (lifetimes.size() > wire::kMaxLifetimes) {
+    return InvalidArgument("cache_control", "a maximum of {} blocks with cache_control may be provided, found {}",
+                           wire::kMaxLifetimes, lifetimes.size());
+  }
+  if (std::is_sorted(lifetimes.rbegin(), lifetimes.rend())) return {};
+  return InvalidArgument("cache_control.ttl", "a block with the ttl \"1h\" must not come after one with \"5m\"");
+}
+
+std::vector<wire::Lifetime> LifetimesOf(const CacheFields& fields, std::span<const PlacedBreakpoint> explicit_marks,
+                                        std::uint32_t prompt_tokens) {
+  const std::uint64_t usual = fields.options.ttl_ms.value_or(kUsualOpenAiMs);
+  const bool has_openai = std::any_of(explicit_marks.begin(), explicit_marks.end(), [](const PlacedBreakpoint& each) {
+    return each.mark.form == CacheBreakpoint::Form::kOpenAi;
+  });
+  std::uint64_t whole = std::max(fields.request_lifetime_ms.value_or(0), fields.retention_ms.value_or(0));
+  const bool is_implicit = fields.options.mode == PromptCacheOptions::Mode::kImplicit;
+  if (is_implicit && (fields.options.ttl_ms || has_openai)) whole = std::max(whole, usual);
+  const std::size_t most = wire::kMaxLifetimes - (whole > 0 ? 1 : 0);
+  if (explicit_marks.size() > most) explicit_marks = explicit_marks.last(most);
+  std::vector<wire::Lifetime> lifetimes;
+  for (const PlacedBreakpoint& each : explicit_marks) {
+    if (each.end_token > 0) lifetimes.push_back({each.end_token, each.mark.lifetime_ms.value_or(usual)});
+  }
+  if (whole > 0) lifetimes.push_back({prompt_tokens, whole});
+  return lifetimes;
+}
 
 Result<CacheFields> ParseCacheFields(const JsonObject& body) {
   CacheFields fields;

@@ -25,8 +25,9 @@ constexpr std::string_view kLegacyCallId = "function_call";
 // ---- content ----
 
 struct MessageContent {
-  std::optional<std::string> text;  // nothing when absent or null
-  std::string reasoning;            // of an assistant's message
+  std::optional<std::string> text;       // nothing when absent or null
+  std::string reasoning;                 // of an assistant's message
+  std::vector<ChatRequest::Mark> marks;  // their message is not set yet
 };
 
 void AddTextLine(std::string_view line, std::optional<std::string>& text) {
@@ -51,6 +52,8 @@ Result<void> AddPart(JsonElement element, const std::string& path, std::string_v
   ROOST_ASSIGN_OR_RETURN(const std::optional<std::string_view> text, part.String(name));
   if (!text) return InvalidArgument(part.PathOf(name), "is missing");
   is_thinking ? void(content.reasoning += *text) : AddTextLine(*text, content.text);
+  ROOST_ASSIGN_OR_RETURN(const std::optional<CacheBreakpoint> mark, BreakpointOf(part));
+  if (mark) content.marks.push_back({*mark, std::nullopt, content.text.value_or("").size()});
   return {};
 }
 
@@ -61,7 +64,7 @@ Result<MessageContent> ParseContent(const JsonObject& message, std::string_view 
   const std::string path = message.PathOf("content");
   if (IsString(*content)) {
     ROOST_ASSIGN_OR_RETURN(const std::string_view text, StringOf(*content, path));
-    return MessageContent{std::string(text), {}};
+    return MessageContent{std::string(text), {}, {}};
   }
   if (!content->is_array()) {
     return InvalidArgument(path, "must be a string or an array of text parts, not {}", TypeName(*content));
@@ -169,10 +172,29 @@ Result<std::string_view> ParseRole(const JsonObject& message) {
   return *role;
 }
 
-Result<jinja::Value> ParseMessage(JsonElement element, std::string path) {
+// Adds the marks of message number `index` to `marks`.
+Result<void> AddMarks(const JsonObject& message, std::size_t index, MessageContent& content,
+                      std::vector<ChatRequest::Mark>& marks) {
+  ROOST_ASSIGN_OR_RETURN(const std::optional<CacheBreakpoint> whole, BreakpointOf(message));
+  if (whole) content.marks.push_back({*whole, std::nullopt, std::nullopt});
+  for (ChatRequest::Mark& mark : content.marks) {
+    mark.message = index;
+    marks.push_back(mark);
+  }
+  return {};
+}
+
+bool IsTemplateMember(std::string_view name) {
+  return name != "role" && name != "content" && name != "tool_calls" && name != "function_call" &&
+         name != "cache_control" && name != "prompt_cache_breakpoint";
+}
+
+Result<jinja::Value> ParseMessage(JsonElement element, std::size_t index, std::string path,
+                                  std::vector<ChatRequest::Mark>& marks) {
   ROOST_ASSIGN_OR_RETURN(const JsonObject message, JsonObject::From(element, std::move(path)));
   ROOST_ASSIGN_OR_RETURN(const std::string_view role, ParseRole(message));
   ROOST_ASSIGN_OR_RETURN(MessageContent parts, ParseContent(message, role));
+  ROOST_RETURN_IF_ERROR(AddMarks(message, index, parts, marks));
   std::optional<std::string>& content = parts.text;
   ROOST_ASSIGN_OR_RETURN(const auto tool_calls, message.Array("tool_calls"));
   ROOST_ASSIGN_OR_RETURN(const std::optional<JsonObject> legacy_call, message.Object("function_call"));
@@ -201,7 +223,7 @@ Result<jinja::Value> ParseMessage(JsonElement element, std::string path) {
     result.Set("reasoning_content", jinja::Value::String(std::move(parts.reasoning)));
   }
   for (const auto& [name, member] : message.members()) {
-    if (name == "role" || name == "content" || name == "tool_calls" || name == "function_call") continue;
+    if (!IsTemplateMember(name)) continue;
     ROOST_ASSIGN_OR_RETURN(jinja::Value value, TemplateValueOf(member, message.PathOf(name)));
     result.Set(name, std::move(value));
   }
@@ -227,7 +249,8 @@ Result<void> ReadMessages(JsonElement element, const std::string& path, ChatRequ
   std::vector<jinja::Value> result;
   result.reserve(messages.size());
   for (std::size_t i = 0; i < messages.size(); ++i) {
-    ROOST_ASSIGN_OR_RETURN(jinja::Value message, ParseMessage(messages[i], fmt::format("{}[{}]", path, i)));
+    ROOST_ASSIGN_OR_RETURN(jinja::Value message,
+                           ParseMessage(messages[i], i, fmt::format("{}[{}]", path, i), request.marks));
     result.push_back(std::move(message));
   }
   request.messages = jinja::Value::List(std::move(result));
@@ -238,7 +261,21 @@ Result<void> ReadMessages(JsonElement element, const std::string& path, ChatRequ
 
 // ---- tools and the rest ----
 
+// They come before those of messages, which were read first.
+Result<void> AddToolMarks(JsonElement element, const std::string& path, ChatRequest& request) {
+  ROOST_ASSIGN_OR_RETURN(const std::vector<JsonElement> tools, ElementsOf(element, path));
+  std::vector<ChatRequest::Mark> marks;
+  for (std::size_t i = 0; i < tools.size(); ++i) {
+    ROOST_ASSIGN_OR_RETURN(const JsonObject tool, JsonObject::From(tools[i], fmt::format("{}[{}]", path, i)));
+    ROOST_ASSIGN_OR_RETURN(const std::optional<CacheBreakpoint> mark, BreakpointOf(tool));
+    if (mark) marks.push_back({*mark, std::nullopt, std::nullopt});
+  }
+  request.marks.insert(request.marks.begin(), marks.begin(), marks.end());
+  return {};
+}
+
 Result<void> ReadTools(JsonElement element, const std::string& path, ChatRequest& request) {
+  ROOST_RETURN_IF_ERROR(AddToolMarks(element, path, request));
   ROOST_ASSIGN_OR_RETURN(request.tool_set.functions, ReadToolFunctions(element, path));
   if (request.tool_set.functions.empty()) return {};
   ROOST_ASSIGN_OR_RETURN(std::vector<jinja::Value> tools, TemplateTools(element, path, request.tool_set.functions));
@@ -377,6 +414,9 @@ Result<ChatRequest> ParseChatRequest(const JsonObject& body) {
   ROOST_RETURN_IF_ERROR(ReadFields(body, ChatFieldTable(), request));
   request.sampling.unknown_field_count = CountUnknown(body, SamplingFieldTable(), CacheFieldTable(), ChatFieldTable());
   if (!body.Find("messages")) return InvalidArgument("messages", "is missing");
+  std::vector<CacheBreakpoint> breakpoints;
+  for (const ChatRequest::Mark& mark : request.marks) breakpoints.push_back(mark.breakpoint);
+  ROOST_RETURN_IF_ERROR(CheckCacheControl(request.sampling.cache, breakpoints));
   ROOST_ASSIGN_OR_RETURN(const std::optional<bool> adds_prompt, body.Bool("add_generation_prompt"));
   if (adds_prompt.value_or(false) && request.generation_prompt == ChatRequest::GenerationPrompt::kContinue) {
     return InvalidArgument("continue_final_message",

@@ -1,14 +1,17 @@
 // POST /v1/chat/completions: JSON to a validated request.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "common/base/result.h"
 #include "common/text/jinja/value.h"
 #include "router/api/json_object.h"
+#include "router/api/requests/cache_fields.h"
 #include "router/api/requests/request_field.h"
 #include "router/api/requests/sampling_fields.h"
 #include "router/api/tool_set.h"
@@ -21,6 +24,13 @@ namespace roost::router {
 //     object stays a text.
 struct ChatRequest {
   SamplingFields sampling;
+  // The breakpoints for the cache, front to back.
+  struct Mark {
+    CacheBreakpoint breakpoint;
+    std::optional<std::size_t> message;  // none: behind the tools
+    std::optional<std::size_t> bytes;    // of the message's text that are before it; none: behind the whole message
+  };
+  std::vector<Mark> marks;
   jinja::Value messages;
   jinja::Value tools;  // a list, or none; also none with tool_choice "none"
   ToolSet tool_set;    // the same, for parsing the answer; without those that tool_choice does not allow

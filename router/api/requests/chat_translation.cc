@@ -1,5 +1,7 @@
 #include "router/api/requests/chat_translation.h"
 
+#include <fmt/format.h>
+
 #include <array>
 #include <charconv>
 #include <utility>
@@ -122,6 +124,41 @@ Result<ResponsesRequest> ParseResponsesRequest(const JsonObject& body) {
 }
 
 // ---- for the translations ----
+
+Result<std::string> CacheMarkOf(const JsonObject& part) {
+  ROOST_ASSIGN_OR_RETURN(const std::optional<CacheBreakpoint> mark, BreakpointOf(part));
+  if (!mark) return std::string();
+  const bool is_anthropic = mark->form == CacheBreakpoint::Form::kAnthropic;
+  const std::string_view name = is_anthropic ? "cache_control" : "prompt_cache_breakpoint";
+  return fmt::format(R"(,"{}":{})", name, json::JsonText(*part.Find(name)));
+}
+
+Result<void> MarkedText::MarkEnd(const JsonObject& part) {
+  ROOST_ASSIGN_OR_RETURN(std::string member, CacheMarkOf(part));
+  if (!member.empty()) marks.push_back({text.size(), std::move(member)});
+  return {};
+}
+
+void WriteContent(const MarkedText& content, JsonWriter& json) {
+  if (content.marks.empty()) {
+    json.String(content.text);
+    return;
+  }
+  std::string parts;
+  std::size_t begin = 0;
+  const auto add = [&](std::size_t end, std::string_view member) {
+    if (!parts.empty()) parts += ',';
+    parts += R"({"type":"text","text":)";
+    AppendJsonString(std::string_view(content.text).substr(begin, end - begin), parts);
+    parts.append(member) += '}';
+    begin = end + 1;
+  };
+  for (const MarkedText::Mark& mark : content.marks) {
+    if (mark.bytes + 1 > begin) add(mark.bytes, mark.member);
+  }
+  if (begin <= content.text.size()) add(content.text.size(), "");
+  json.Raw("[" + parts + "]");
+}
 
 void ChatWriter::AddMessage(std::string_view message, std::string_view origin) {
   if (!messages.empty()) messages += ',';

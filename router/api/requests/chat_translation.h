@@ -6,6 +6,7 @@
 // names the item that it came from. Unknown fields are ignored and counted, as in a chat.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <initializer_list>
@@ -74,6 +75,23 @@ struct ResponsesRequest {
 [[nodiscard]] Result<ResponsesRequest> ParseResponsesRequest(const JsonObject& body);
 
 // ---- for the translations ----
+
+// A text that is made of parts, with the marks for the cache behind some of them.
+struct MarkedText {
+  std::string text;
+  struct Mark {
+    std::size_t bytes;   // of the text before it
+    std::string member;  // the part's member, as JSON with its name
+  };
+  std::vector<Mark> marks;
+
+  // Marks the text so far, if the part has a mark, which is checked.
+  [[nodiscard]] Result<void> MarkEnd(const JsonObject& part);
+};
+// A string, or the parts of a chat between marks. A line break divides parts.
+void WriteContent(const MarkedText& content, JsonWriter& json);
+// The same member, with a comma before it; empty without a mark.
+[[nodiscard]] Result<std::string> CacheMarkOf(const JsonObject& part);
 
 // A chat's body while it is being written.
 struct ChatWriter {

@@ -50,14 +50,15 @@ Result<std::string> TextMembers(const JsonObject& block, std::initializer_list<s
   return std::move(all).value_or("");
 }
 
-Result<std::string> TextOfContent(JsonElement content, const std::string& path,
-                                  std::string_view (*cut)(std::string_view));
+Result<MarkedText> TextOfContent(JsonElement content, const std::string& path,
+                                 std::string_view (*cut)(std::string_view));
 std::string_view AsItIs(std::string_view text) { return text; }
 
 Result<std::string> ContentOf(const JsonObject& block) {
   const std::optional<JsonElement> content = block.Find("content");
   if (!content) return InvalidArgument(block.PathOf("content"), "is missing");
-  return TextOfContent(*content, block.PathOf("content"), &AsItIs);
+  ROOST_ASSIGN_OR_RETURN(MarkedText text, TextOfContent(*content, block.PathOf("content"), &AsItIs));
+  return std::move(text.text);
 }
 
 // {"type": "document", "title": "…", "context": "…", "source": {"type": "text", "data": "…"} | {"type": "content", …}}
@@ -105,13 +106,14 @@ Result<std::optional<std::string>> TextOfBlock(const JsonObject& block, std::str
 }
 
 // A text, or an array of text blocks as one text, each after `cut`. Blocks that are empty then are left out.
-Result<std::string> TextOfContent(JsonElement content, const std::string& path,
-                                  std::string_view (*cut)(std::string_view)) {
+Result<MarkedText> TextOfContent(JsonElement content, const std::string& path,
+                                 std::string_view (*cut)(std::string_view)) {
   if (IsString(content)) {
     ROOST_ASSIGN_OR_RETURN(const std::string_view text, StringOf(content, path));
-    return std::string(cut(text));
+    return MarkedText{std::string(cut(text)), {}};
   }
   ROOST_ASSIGN_OR_RETURN(const std::vector<JsonElement> blocks, ElementsOf(content, path));
+  MarkedText marked;
   std::optional<std::string> all;
   for (std::size_t i = 0; i < blocks.size(); ++i) {
     ROOST_ASSIGN_OR_RETURN(const JsonObject block, JsonObject::From(blocks[i], fmt::format("{}[{}]", path, i)));
@@ -120,18 +122,28 @@ Result<std::string> TextOfContent(JsonElement content, const std::string& path,
     if (!text) {
       return InvalidArgument(block.PathOf("type"), "'{}' is not supported here: this server reads texts alone", type);
     }
-    if (const std::string_view kept = cut(*text); !kept.empty()) AddLine(kept, all);
+    const std::string_view kept = cut(*text);
+    if (kept.empty()) continue;
+    AddLine(kept, all);
+    ROOST_ASSIGN_OR_RETURN(std::string mark, CacheMarkOf(block));
+    if (!mark.empty()) marked.marks.push_back({all->size(), std::move(mark)});
   }
-  return std::move(all).value_or("");
+  marked.text = std::move(all).value_or("");
+  return marked;
 }
 
 // The parts of one of the client's messages, which may become several messages of a chat.
 struct Turn {
   std::optional<std::string> text;
+  std::vector<MarkedText::Mark> marks;  // in the text
+  std::string mark;                     // behind all of it, of a call
   std::string reasoning;
   std::string tool_calls;                 // as JSON, each followed by a comma
   std::vector<std::string> tool_results;  // whole messages
 };
+
+// `member` is empty, or begins with a comma.
+std::string WithMember(std::string object, std::string_view member) { return object.insert(object.size() - 1, member); }
 
 Result<void> AddToolUse(const JsonObject& block, Turn& turn) {
   ROOST_ASSIGN_OR_RETURN(const std::string_view id, RequiredText(block, "id"));
@@ -144,19 +156,23 @@ Result<void> AddToolUse(const JsonObject& block, Turn& turn) {
   json.Raw(input ? json::JsonText(*input) : "{}");
   json.EndObject().EndObject();
   turn.tool_calls += json.Take() + ",";
+  ROOST_ASSIGN_OR_RETURN(std::string mark, CacheMarkOf(block));
+  if (!mark.empty()) turn.mark = std::move(mark);
   return {};
 }
 
 Result<void> AddToolResult(const JsonObject& block, Turn& turn) {
   ROOST_ASSIGN_OR_RETURN(const std::string_view id, RequiredText(block, "tool_use_id"));
   ROOST_RETURN_IF_ERROR(block.Bool("is_error"));
-  std::string text;
+  MarkedText text;
   if (const std::optional<JsonElement> content = block.Find("content")) {
     ROOST_ASSIGN_OR_RETURN(text, TextOfContent(*content, block.PathOf("content"), &AsItIs));
   }
+  ROOST_ASSIGN_OR_RETURN(const std::string mark, CacheMarkOf(block));
   JsonWriter json;
-  json.BeginObject().Key("role").String("tool").Key("tool_call_id").String(id).Key("content").String(text).EndObject();
-  turn.tool_results.push_back(json.Take());
+  json.BeginObject().Key("role").String("tool").Key("tool_call_id").String(id).Key("content");
+  WriteContent(text, json);
+  turn.tool_results.push_back(WithMember(json.EndObject().Take(), mark));
   return {};
 }
 
@@ -164,8 +180,12 @@ Result<void> AddBlock(const JsonObject& block, std::string_view role, Turn& turn
   ROOST_ASSIGN_OR_RETURN(const std::string_view type, RequiredText(block, "type"));
   if (type == "text" || role == "user") {
     ROOST_ASSIGN_OR_RETURN(const std::optional<std::string> text, TextOfBlock(block, type));
-    if (text) AddLine(*text, turn.text);
-    if (text) return {};
+    if (text) {
+      AddLine(*text, turn.text);
+      ROOST_ASSIGN_OR_RETURN(std::string mark, CacheMarkOf(block));
+      if (!mark.empty()) turn.marks.push_back({turn.text->size(), std::move(mark)});
+      return {};
+    }
   }
   if (type == "tool_result" && role == "user") return AddToolResult(block, turn);
   if (type == "tool_use" && role == "assistant") return AddToolUse(block, turn);
@@ -184,7 +204,8 @@ Result<Turn> ReadTurn(const JsonObject& message, std::string_view role) {
   if (!content) return InvalidArgument(path, "is missing");
   Turn turn;
   if (IsString(*content)) {
-    ROOST_ASSIGN_OR_RETURN(turn.text, TextOfContent(*content, path, &AsItIs));
+    ROOST_ASSIGN_OR_RETURN(const std::string_view text, StringOf(*content, path));
+    turn.text = text;
     return turn;
   }
   ROOST_ASSIGN_OR_RETURN(const std::vector<JsonElement> blocks, ElementsOf(*content, path));
@@ -207,23 +228,24 @@ void WriteTurn(std::string_view role, const Turn& turn, std::string_view origin,
   JsonWriter json;
   json.BeginObject().Key("role").String(role).Key("content");
   const bool only_calls = !turn.text && !turn.tool_calls.empty();
-  only_calls ? json.Null() : json.String(turn.text.value_or(""));
+  only_calls ? void(json.Null()) : WriteContent({turn.text.value_or(""), turn.marks}, json);
   if (!turn.reasoning.empty()) json.Key("reasoning_content").String(turn.reasoning);
   if (!turn.tool_calls.empty()) json.Key("tool_calls").Raw("[" + WithoutComma(turn.tool_calls) + "]");
   json.EndObject();
-  chat.AddMessage(json.Take(), origin);
+  chat.AddMessage(WithMember(json.Take(), turn.mark), origin);
 }
 
 // Without text it only carries settings of Anthropic's and says nothing.
 Result<void> WriteSystem(const JsonObject& message, ChatWriter& chat) {
   const std::optional<JsonElement> content = message.Find("content");
   if (!content) return InvalidArgument(message.PathOf("content"), "is missing");
-  ROOST_ASSIGN_OR_RETURN(const std::string text,
+  ROOST_ASSIGN_OR_RETURN(const MarkedText text,
                          TextOfContent(*content, message.PathOf("content"), &WithoutAccountLine));
-  if (text.empty()) return {};
+  if (text.text.empty()) return {};
   JsonWriter json;
-  json.BeginObject().Key("role").String("system").Key("content").String(text).EndObject();
-  chat.AddMessage(json.Take(), message.path());
+  json.BeginObject().Key("role").String("system").Key("content");
+  WriteContent(text, json);
+  chat.AddMessage(json.EndObject().Take(), message.path());
   return {};
 }
 
@@ -251,11 +273,12 @@ Result<void> ReadTurns(JsonElement element, const std::string& path, ChatWriter&
 }
 
 Result<void> ReadSystem(JsonElement element, const std::string& path, ChatWriter& chat) {
-  ROOST_ASSIGN_OR_RETURN(const std::string text, TextOfContent(element, path, &WithoutAccountLine));
-  if (text.empty()) return {};
+  ROOST_ASSIGN_OR_RETURN(const MarkedText text, TextOfContent(element, path, &WithoutAccountLine));
+  if (text.text.empty()) return {};
   JsonWriter json;
-  json.BeginObject().Key("role").String("system").Key("content").String(text).EndObject();
-  chat.system = json.Take();
+  json.BeginObject().Key("role").String("system").Key("content");
+  WriteContent(text, json);
+  chat.system = json.EndObject().Take();
   return {};
 }
 
@@ -277,7 +300,8 @@ Result<void> WriteCustomTool(JsonElement element, std::string path, ChatWriter& 
   json.Key("parameters").Raw(json::JsonText(*tool.Find("input_schema")));
   CopyMembers(tool, {"strict"}, json);
   json.EndObject().EndObject();
-  chat.AddTool(json.Take(), tool.path());
+  ROOST_ASSIGN_OR_RETURN(const std::string mark, CacheMarkOf(tool));
+  chat.AddTool(WithMember(json.Take(), mark), tool.path());
   return {};
 }
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 #include <ctime>
 #include <optional>
 #include <string>
@@ -121,11 +122,11 @@ Result<void> CheckLeastOutput(const wire::Generate& generate) {
                          generate.min_output_tokens, generate.max_output_tokens);
 }
 
-// A hash of the session id and the root of its blocks. Never 0, which means no session.
-std::uint64_t SessionHash(BlockHash root, const std::string& session_id) {
-  if (session_id.empty()) return 0;
+// A hash of a session's name, or a cache key, and the root of its blocks. Never 0, which means none.
+std::uint64_t HashOfName(BlockHash root, const std::string& name) {
+  if (name.empty()) return 0;
   std::vector<TokenId> bytes;
-  for (const char c : session_id) bytes.push_back(static_cast<unsigned char>(c));
+  for (const char c : name) bytes.push_back(static_cast<unsigned char>(c));
   return std::max<std::uint64_t>(1, ChainHash(root, bytes).low);
 }
 
@@ -133,6 +134,7 @@ void ApplyCacheFields(const CacheFields& fields, GenerateSpec& spec) {
   spec.generate.cache_mode = fields.mode;
   spec.generate.priority = fields.priority;
   spec.generate.retention = fields.retention;
+  spec.generate.lifetimes = fields.lifetimes;
   spec.generate.expect_return_ms = fields.expect_return_ms;
 }
 
@@ -296,7 +298,8 @@ Result<GenerateSpec> MakeGenerateSpec(std::shared_ptr<const ServedModel> model, 
   spec.generate.tenant = source.scope.tenant;
   spec.salt = fields.cache.salt;
   const BlockHash scope_root = ScopeRoot(*model, spec.generate.tenant, spec.salt);
-  spec.generate.session_hash = SessionHash(scope_root, fields.cache.session_id);
+  spec.generate.session_hash = HashOfName(scope_root, fields.cache.session_id);
+  spec.cache_key_hash = HashOfName(scope_root, fields.cache.prompt_cache_key);
   spec.generate.root = prompt.own ? ScopeRoot(*model, "", "") : scope_root;
   spec.generate.own = prompt.own;
   ApplyCacheFields(fields.cache, spec);
@@ -304,6 +307,111 @@ Result<GenerateSpec> MakeGenerateSpec(std::shared_ptr<const ServedModel> model, 
   spec.generate.prompt = std::move(prompt.tokens);
   spec.model = std::move(model);
   return spec;
+}
+
+// ---- places ----
+
+namespace {
+
+using jinja::Kind;
+using jinja::TracedText;
+using jinja::Value;
+
+// Each costs a look at the whole rest of the text. Templates that drop messages drop all of a kind.
+constexpr int kMostMisses = 16;
+// A text that begins in what the template wrote, and goes on in what it was given, is no message.
+constexpr int kMostTries = 8;
+
+constexpr std::string_view kBlanks = " \t\r\n";
+
+std::string_view TextAt(const Value& message, std::string_view name) {
+  const Value* value = message.AsDict().Find(name);
+  return value != nullptr && value->is(Kind::kString) ? std::string_view(value->AsString()) : std::string_view();
+}
+
+// The written range that holds the byte, or the first one behind it.
+jinja::WrittenRanges::const_iterator RangeAt(const TracedText& text, std::size_t byte) {
+  return std::partition_point(text.written.begin(), text.written.end(),
+                              [byte](const ByteRange& range) { return range.end <= byte; });
+}
+
+// memmem takes linear time whatever the texts are, unlike std::string_view::find.
+std::optional<std::size_t> FindGiven(const TracedText& text, std::string_view wanted, std::size_t from) {
+  for (int i = 0; i < kMostTries && from < text.bytes.size(); ++i) {
+    const void* const found = memmem(text.bytes.data() + from, text.bytes.size() - from, wanted.data(), wanted.size());
+    if (found == nullptr) return std::nullopt;
+    const auto at = static_cast<std::size_t>(static_cast<const char*>(found) - text.bytes.data());
+    const auto range = RangeAt(text, at);
+    if (range == text.written.end() || range->begin > at) return at;
+    from = range->end;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+PromptPlaces::PromptPlaces(const TracedText& text, const Value& messages) : text_(text) {
+  std::size_t end = 0;
+  int misses = 0;
+  bool in_front = true;
+  for (const Value& message : messages.AsSequence().items) {
+    const std::string_view role = TextAt(message, "role");
+    in_front = in_front && (role == "system" || role == "developer");
+    Place place{end, end, 0, in_front};
+    const std::string_view content = TextAt(message, "content");
+    const std::size_t blanks = content.find_first_not_of(kBlanks);
+    if (blanks != std::string_view::npos && misses < kMostMisses) {
+      const std::string_view wanted = content.substr(blanks, content.find_last_not_of(kBlanks) + 1 - blanks);
+      if (const std::optional<std::size_t> at = FindGiven(text, wanted, end)) {
+        place = {*at, *at + wanted.size(), blanks, in_front};
+        end = place.end;
+      } else {
+        ++misses;
+      }
+    }
+    places_.push_back(place);
+  }
+}
+
+// The end of the last given byte before `end`, but not before `least`.
+std::size_t PromptPlaces::LastGivenBefore(std::size_t end, std::size_t least) const {
+  auto range = RangeAt(text_, end == 0 ? 0 : end - 1);
+  if (range == text_.written.end() || range->begin >= end) return std::max(end, least);
+  return std::max(std::min(range->begin, end), least);
+}
+
+std::size_t PromptPlaces::EndOf(std::size_t message, std::optional<std::size_t> bytes) const {
+  const Place& place = places_[message];
+  if (bytes) {
+    const std::size_t shown = *bytes - std::min(*bytes, place.left_out);
+    return std::min(place.begin + shown, place.end);
+  }
+  const auto next = std::find_if(places_.begin() + static_cast<std::ptrdiff_t>(message) + 1, places_.end(),
+                                 [](const Place& each) { return each.end > each.begin; });
+  return LastGivenBefore(next == places_.end() ? text_.size() : next->begin, place.end);
+}
+
+std::size_t PromptPlaces::EndOfFront() const {
+  const auto first = std::find_if(places_.begin(), places_.end(),
+                                  [](const Place& each) { return !each.is_instruction && each.end > each.begin; });
+  return first == places_.end() ? text_.size() : LastGivenBefore(first->begin, 0);
+}
+
+std::uint32_t TokensUpTo(const Tokenizer& tokenizer, std::span<const TokenId> tokens, ByteRange text) {
+  const std::size_t before = text.begin;
+  const std::size_t behind = text.end - std::min(text.begin, text.end);
+  std::size_t bytes = 0;
+  std::size_t count = 0;
+  if (before <= behind) {
+    for (; count < tokens.size() && bytes < before; ++count) bytes += tokenizer.BytesOf(tokens[count]).size();
+    return static_cast<std::uint32_t>(count);
+  }
+  // A token that lies on both sides belongs to those before.
+  for (; count < tokens.size(); ++count) {
+    bytes += tokenizer.BytesOf(tokens[tokens.size() - 1 - count]).size();
+    if (bytes > behind) break;
+  }
+  return static_cast<std::uint32_t>(tokens.size() - count);
 }
 
 }  // namespace roost::router

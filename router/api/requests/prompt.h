@@ -6,12 +6,16 @@
 // itself early. A role is one of a fixed set, so it counts as the template's text.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "common/base/byte_range.h"
 #include "common/base/ids.h"
 #include "common/base/result.h"
 #include "common/prefix/block_hash.h"
@@ -95,5 +99,46 @@ struct PromptSource {
 // The same for a prompt whose blocks are already hashed, under the salt of `fields`.
 [[nodiscard]] Result<GenerateSpec> MakeGenerateSpec(std::shared_ptr<const ServedModel> model, HashedTokens prompt,
                                                     const SamplingFields& fields, const PromptSource& source);
+
+// ---- places ----
+
+// Finds a chat's messages in the prompt that its template wrote.
+//
+//   <|im_start|>user\nHi there<|im_end|>\n<|im_start|>assistant\n
+//                    [message]
+//
+// A template may trim, join, move or drop what it is given, so places are looked for: the text of each message behind
+// that of the one before, at a byte that came with the request (traced_text.h). A message that is not found has no
+// place of its own; what asks for one gets the end of what was found before it. So a place may be too early, never too
+// late. O(text + messages).
+class PromptPlaces {
+ public:
+  // `messages` as the request has them. Both outlive the object.
+  PromptPlaces(const jinja::TracedText& text, const jinja::Value& messages);
+
+  // The end of the first `bytes` of the message's text, or where they are not given of the whole message with its
+  // calls.
+  [[nodiscard]] std::size_t EndOf(std::size_t message, std::optional<std::size_t> bytes) const;
+  // The end of what stands before the conversation: tools and instructions.
+  [[nodiscard]] std::size_t EndOfFront() const;
+  [[nodiscard]] std::size_t BeginOf(std::size_t message) const { return places_[message].begin; }
+
+ private:
+  struct Place {
+    std::size_t begin = 0;
+    std::size_t end = 0;          // begin: it was not found
+    std::size_t left_out = 0;     // bytes in front that the template trimmed
+    bool is_instruction = false;  // before the conversation
+  };
+
+  [[nodiscard]] std::size_t LastGivenBefore(std::size_t end, std::size_t least) const;
+
+  const jinja::TracedText& text_;
+  std::vector<Place> places_;
+};
+
+// The tokens of a prompt that hold its text's first `bytes`. Tokens whose text the tokenizer's rules changed may make
+// it a few tokens too many or too few. O(tokens between there and the nearer end).
+[[nodiscard]] std::uint32_t TokensUpTo(const Tokenizer& tokenizer, std::span<const TokenId> tokens, ByteRange text);
 
 }  // namespace roost::router

@@ -136,13 +136,13 @@ Result<void> ReadClientToolChoice(JsonElement element, const std::string& path, 
 // ---- items of the input ----
 
 // A text, or an array of parts with text as one text. Parts become lines, as in vLLM.
-Result<std::string> TextOfParts(JsonElement content, const std::string& path) {
+Result<MarkedText> TextOfParts(JsonElement content, const std::string& path) {
   if (IsString(content)) {
     ROOST_ASSIGN_OR_RETURN(const std::string_view text, StringOf(content, path));
-    return std::string(text);
+    return MarkedText{std::string(text), {}};
   }
   ROOST_ASSIGN_OR_RETURN(const std::vector<JsonElement> parts, ElementsOf(content, path));
-  std::string all;
+  MarkedText all;
   for (std::size_t i = 0; i < parts.size(); ++i) {
     ROOST_ASSIGN_OR_RETURN(const JsonObject part, JsonObject::From(parts[i], fmt::format("{}[{}]", path, i)));
     ROOST_ASSIGN_OR_RETURN(const std::string_view type, RequiredText(part, "type"));
@@ -152,13 +152,14 @@ Result<std::string> TextOfParts(JsonElement content, const std::string& path) {
       return InvalidArgument(part.PathOf("type"), "'{}' is not supported: this server accepts only text", type);
     }
     ROOST_ASSIGN_OR_RETURN(const std::string_view text, RequiredText(part, is_text ? "text" : "refusal"));
-    if (i > 0) all += '\n';
-    all += text;
+    if (i > 0) all.text += '\n';
+    all.text += text;
+    ROOST_RETURN_IF_ERROR(all.MarkEnd(part));
   }
   return all;
 }
 
-Result<std::string> TextOfMember(const JsonObject& item, std::string_view name) {
+Result<MarkedText> TextOfMember(const JsonObject& item, std::string_view name) {
   const std::optional<JsonElement> element = item.Find(name);
   if (!element) return InvalidArgument(item.PathOf(name), "is missing");
   return TextOfParts(*element, item.PathOf(name));
@@ -184,11 +185,12 @@ class InputItems {
     return InvalidArgument(item.PathOf("type"), "'{}' is not supported", type);
   }
 
-  void AddText(std::string_view role, std::string_view text, std::string_view origin) {
+  void AddText(std::string_view role, const MarkedText& text, std::string_view origin) {
     FlushAssistant();
     JsonWriter json;
-    json.BeginObject().Key("role").String(role).Key("content").String(text).EndObject();
-    chat_.AddMessage(json.Take(), origin);
+    json.BeginObject().Key("role").String(role).Key("content");
+    WriteContent(text, json);
+    chat_.AddMessage(json.EndObject().Take(), origin);
   }
 
   // Reasoning that no message of the assistant follows belongs to none.
@@ -201,7 +203,7 @@ class InputItems {
     }
     JsonWriter json;
     json.BeginObject().Key("role").String("assistant").Key("content");
-    text_ ? json.String(*text_) : json.Null();
+    text_ ? WriteContent(*text_, json) : void(json.Null());
     if (!reasoning.empty()) json.Key("reasoning_content").String(reasoning);
     if (!calls_.empty()) json.Key("tool_calls").Raw("[" + calls_ + "]");
     json.EndObject();
@@ -214,7 +216,7 @@ class InputItems {
   Result<void> AddMessage(const JsonObject& item) {
     ROOST_ASSIGN_OR_RETURN(const std::string_view role, RequiredText(item, "role"));
     const bool is_empty = role == "assistant" && !item.Find("content");
-    ROOST_ASSIGN_OR_RETURN(const std::string text, is_empty ? std::string() : TextOfMember(item, "content"));
+    ROOST_ASSIGN_OR_RETURN(const MarkedText text, is_empty ? MarkedText() : TextOfMember(item, "content"));
     if (role == "assistant") {
       if (text_ || !calls_.empty()) FlushAssistant();
       origin_ = item.path();
@@ -254,12 +256,13 @@ class InputItems {
     ROOST_ASSIGN_OR_RETURN(const std::string_view id, RequiredText(item, "call_id"));
     // A tool may say nothing.
     const bool is_empty = !item.Find("output");
-    ROOST_ASSIGN_OR_RETURN(const std::string text, is_empty ? std::string() : TextOfMember(item, "output"));
+    ROOST_ASSIGN_OR_RETURN(const MarkedText text, is_empty ? MarkedText() : TextOfMember(item, "output"));
     FlushAssistant();
     JsonWriter json;
     json.BeginObject().Key("role").String("tool").Key("tool_call_id").String(id);
-    json.Key("content").String(text).EndObject();
-    chat_.AddMessage(json.Take(), item.path());
+    json.Key("content");
+    WriteContent(text, json);
+    chat_.AddMessage(json.EndObject().Take(), item.path());
     return {};
   }
 
@@ -275,10 +278,10 @@ class InputItems {
     if (text_ || !calls_.empty()) FlushAssistant();
     for (const std::string_view name : {"content", "summary"}) {
       if (!item.Find(name)) continue;
-      ROOST_ASSIGN_OR_RETURN(const std::string text, TextOfMember(item, name));
-      if (text.empty()) continue;
+      ROOST_ASSIGN_OR_RETURN(const MarkedText text, TextOfMember(item, name));
+      if (text.text.empty()) continue;
       if (!reasoning_.empty()) reasoning_ += '\n';
-      reasoning_ += text;
+      reasoning_ += text.text;
       ++reasoning_count_;
       return {};
     }
@@ -287,7 +290,7 @@ class InputItems {
 
   ChatWriter& chat_;
   // The assistant's message that is not written yet.
-  std::optional<std::string> text_;
+  std::optional<MarkedText> text_;
   std::string reasoning_;
   std::uint32_t reasoning_count_ = 0;  // items in reasoning_
   std::string calls_;
@@ -298,7 +301,7 @@ Result<void> ReadInput(JsonElement element, const std::string& path, ChatWriter&
   InputItems messages(chat);
   if (IsString(element)) {
     ROOST_ASSIGN_OR_RETURN(const std::string_view text, StringOf(element, path));
-    messages.AddText("user", text, path);
+    messages.AddText("user", {std::string(text), {}}, path);
     return {};
   }
   ROOST_ASSIGN_OR_RETURN(const std::vector<JsonElement> items, ElementsOf(element, path));
@@ -451,7 +454,6 @@ constexpr auto kResponsesFields = std::to_array<RequestField<ChatWriter>>({
     {"user", "Repeated in the answer.", Ignored{}},
     {"service_tier", "Without effect.", Ignored{}},
     {"safety_identifier", "Without effect.", Ignored{}},
-    {"prompt_cache_key", "Without effect: the cache finds every prefix.", Ignored{}},
     {"stream_options", "Without effect.", Ignored{}},
 });
 

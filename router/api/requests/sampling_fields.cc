@@ -270,8 +270,6 @@ constexpr auto kSamplingFields = std::to_array<RequestField<Fields>>({
     {"store", "Without effect: nothing is stored.", Ignored{}},
     {"service_tier", "Without effect.", Ignored{}},
     {"safety_identifier", "Without effect.", Ignored{}},
-    {"prompt_cache_key", "Without effect: the cache finds every prefix. See session_id.", Ignored{}},
-    {"prompt_cache_retention", "Without effect. See cache.retention.", Ignored{}},
 });
 
 }  // namespace

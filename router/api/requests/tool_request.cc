@@ -150,6 +150,21 @@ Result<void> ReadAllowedTools(const JsonObject& choice, ToolSet& tools, std::vec
   return {};
 }
 
+// A mark for the cache says nothing to the model.
+jinja::Value WithoutCacheMarks(const jinja::Value& tool) {
+  const auto is_mark = [](const jinja::Value& key) {
+    return key.is(jinja::Kind::kString) &&
+           (key.AsString() == "cache_control" || key.AsString() == "prompt_cache_breakpoint");
+  };
+  const auto& entries = tool.AsDict().entries();
+  if (std::none_of(entries.begin(), entries.end(), [&](const auto& entry) { return is_mark(entry.key); })) return tool;
+  jinja::Dict kept;
+  for (const jinja::Dict::Entry& entry : entries) {
+    if (!is_mark(entry.key)) kept.Set(entry.key, entry.value);
+  }
+  return jinja::Value::Mapping(std::move(kept));
+}
+
 std::string DefinitionOf(std::size_t place) { return fmt::format("f{}", place); }
 
 // A call by its function's name; its arguments are a definition of the whole document, to which references in the
@@ -193,8 +208,8 @@ Result<std::vector<jinja::Value>> TemplateTools(JsonElement element, const std::
   for (std::size_t i = 0; i < tools.size() && i < functions.size(); ++i) {
     const std::string tool_path = fmt::format("{}[{}]", path, i);
     if (functions[i].input == ToolInput::kJson) {
-      ROOST_ASSIGN_OR_RETURN(jinja::Value value, TemplateValueOf(tools[i], tool_path));
-      values.push_back(std::move(value));
+      ROOST_ASSIGN_OR_RETURN(const jinja::Value value, TemplateValueOf(tools[i], tool_path));
+      values.push_back(WithoutCacheMarks(value));
       continue;
     }
     ROOST_ASSIGN_OR_RETURN(const JsonObject tool, JsonObject::From(tools[i], tool_path));

@@ -108,7 +108,8 @@ bool HasMedia(const JsonObject& body) {
   return false;
 }
 
-std::optional<std::uint64_t> SessionOf(const JsonObject& body, const std::string& tenant) {
+std::optional<std::uint64_t> SessionOf(const JsonObject& body, const std::string& of_headers,
+                                       const std::string& tenant) {
   // All routers of a fleet compute the same, whatever they were built with.
   const auto hash = [&tenant](std::string_view name) {
     const std::string text = fmt::format("{}\n{}", tenant, name);
@@ -116,6 +117,7 @@ std::optional<std::uint64_t> SessionOf(const JsonObject& body, const std::string
   };
   const auto named = body.String("session_id");
   if (named.ok() && *named && !(*named)->empty()) return hash(**named);
+  if (!of_headers.empty()) return hash(of_headers);
   const std::string text = OpeningOf(body);
   return text.empty() ? std::nullopt : std::optional(hash(text));
 }

@@ -16,8 +16,9 @@ namespace roost::router {
 // True if the request has an image, audio, video or file.
 [[nodiscard]] bool HasMedia(const JsonObject& body);
 
-// The session of a request: what it says, or how its chat began. Empty for one without texts.
-[[nodiscard]] std::optional<std::uint64_t> SessionOf(const JsonObject& body, const std::string& tenant);
+// The session of a request: what it says, what its headers name, or how its chat began. Empty for one without texts.
+[[nodiscard]] std::optional<std::uint64_t> SessionOf(const JsonObject& body, const std::string& of_headers,
+                                                     const std::string& tenant);
 
 // The texts of a request in the order of a template, as far as they are worth remembering (text_pieces.h). Another
 // model of the same server has other blocks, so the scope has the name that was asked for.

@@ -54,6 +54,7 @@
 #include "router/api/requests/chat_request.h"
 #include "router/api/requests/prompt.h"
 #include "router/api/requests/sampling_fields.h"
+#include "router/api/requests/session_headers.h"
 #include "router/fleet/dispatcher.h"
 #include "router/text/prompt_memo.h"
 #include "router/text/text_work.h"
@@ -77,6 +78,7 @@ struct ApiOptions {
   ModelAliases model_aliases = {};                       // for every caller
   std::vector<std::string> pass_through = {};            // paths that go to engines, beside those in api.cc
   std::vector<std::string> cors_origins = {};            // pages that may call the API without a key; see cors.h
+  SessionHeaders session_headers = {};                   // none: the body alone names a session
   Tracing tracing = {};                                  // of generations
   std::function<std::string()> metrics_text = {};        // the body of /metrics
   std::function<std::string()> history_json = {};        // the body of /admin/v1/history
@@ -185,6 +187,13 @@ class Api {
   [[nodiscard]] Result<ForwardSpec> ReadForward(Call& call) const;
   [[nodiscard]] Result<void> FindModelOfRoute(Call& call, const std::string& name) const;
   [[nodiscard]] static Result<void> HoldToPriority(const Call& call, CacheFields& fields);
+  // The cache's fields with what the request's headers add and its key allows.
+  [[nodiscard]] Result<void> CompleteCacheFields(const Call& call, CacheFields& fields) const;
+  // The longest time for which the call's key may keep blocks.
+  [[nodiscard]] static std::uint64_t MostRetentionMs(const Call& call);
+  static void SetPrewarm(SamplingFields& fields);
+  static void SetLifetimes(const Call& call, std::size_t prompt_tokens, std::span<const PlacedBreakpoint> breakpoints,
+                           CacheFields& fields);
   [[nodiscard]] Result<std::shared_ptr<const ServedModel>> FindModel(const std::string& name) const;
   // The models without their adapters, and the error for a name that no worker serves now: its workers are away, or
   // there never were any.

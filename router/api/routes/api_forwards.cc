@@ -444,7 +444,7 @@ Result<void> Api::CheckReadable(Call& call, const JsonObject& body) const {
   if (model.has_text && !(has_route && HasMedia(body))) return {};
   call.is_passed_on = true;
   const std::string tenant = TenantOf(call.admission);
-  call.session = SessionOf(body, tenant);
+  call.session = SessionOf(body, options_.session_headers.NameIn(call.request), tenant);
   if (model.has_text) return Unread();
   UnreadPrompt prompt = PiecesOf(body, model, tenant);
   call.pieces = std::move(prompt.pieces);

@@ -98,6 +98,21 @@ void SetParser(const ServedModel& model, OutputFamily family, AnswerParts parts,
 
 }  // namespace
 
+namespace {
+
+std::vector<PlacedBreakpoint> PlaceMarks(const ServedModel& model, const ChatRequest& chat,
+                                         const jinja::TracedText& text, const std::vector<TokenId>& tokens) {
+  const PromptPlaces places(text, chat.messages);
+  std::vector<PlacedBreakpoint> placed;
+  for (const ChatRequest::Mark& mark : chat.marks) {
+    const std::size_t end = mark.message ? places.EndOf(*mark.message, mark.bytes) : places.EndOfFront();
+    placed.push_back({mark.breakpoint, TokensUpTo(*model.tokenizer, tokens, {end, text.size()})});
+  }
+  return placed;
+}
+
+}  // namespace
+
 struct Api::Prompt {
   std::vector<GenerateSpec> specs;
   std::vector<std::string> echoes;  // the text with which answers begin; one for each spec, or none at all
@@ -146,6 +161,7 @@ Result<void> Api::ConstrainCalls(const ServedModel& model, Prompt& prompt) {
 
 struct Api::ChatPrompt {
   HashedTokens read;
+  std::vector<PlacedBreakpoint> breakpoints;
   ReasoningStart reasoning_start = ReasoningStart::kNever;
 };
 
@@ -205,6 +221,41 @@ Result<void> Api::HoldToPriority(const Call& call, CacheFields& fields) {
   }
   fields.priority = std::min(fields.priority, most);
   return {};
+}
+
+Result<void> Api::CompleteCacheFields(const Call& call, CacheFields& fields) const {
+  if (fields.session_id.empty()) fields.session_id = options_.session_headers.NameIn(call.request);
+  const std::uint64_t most = MostRetentionMs(call);
+  fields.expect_return_ms = std::min(fields.expect_return_ms, most);
+  if (fields.retention) {
+    fields.retention->prompt_duration_ms = std::min(fields.retention->prompt_duration_ms, most);
+    fields.retention->decode_duration_ms = std::min(fields.retention->decode_duration_ms, most);
+  }
+  return HoldToPriority(call, fields);
+}
+
+std::uint64_t Api::MostRetentionMs(const Call& call) {
+  return call.admission == nullptr ? wire::kMaxKeepMs : call.admission->key().max_retention_ms;
+}
+
+// The worker draws one token, which no client sees, so it may be any.
+void Api::SetPrewarm(SamplingFields& fields) {
+  if (!fields.cache.options.prewarm) return;
+  fields.max_output_tokens = 0;
+  wire::Generate& generate = fields.generate;
+  generate.sample_count = 1;
+  generate.min_output_tokens = 0;
+  generate.constraint.reset();
+  generate.output_logprobs.reset();
+}
+
+void Api::SetLifetimes(const Call& call, std::size_t prompt_tokens, std::span<const PlacedBreakpoint> breakpoints,
+                       CacheFields& fields) {
+  fields.lifetimes = LifetimesOf(fields, breakpoints, static_cast<std::uint32_t>(prompt_tokens));
+  for (wire::Lifetime& lifetime : fields.lifetimes) {
+    lifetime.duration_ms = std::min(lifetime.duration_ms, MostRetentionMs(call));
+  }
+  std::erase_if(fields.lifetimes, [](const wire::Lifetime& lifetime) { return lifetime.duration_ms == 0; });
 }
 
 // The request's deadline. Its header can only shorten the server's timeout.
@@ -338,6 +389,7 @@ Result<Api::ChatPrompt> Api::ReadChatPrompt(Call& call, const ChatRequest& chat)
   prompt.reasoning_start = ReasoningStartOf(call.model->chat_template->family(), text.bytes);
   ROOST_ASSIGN_OR_RETURN(prompt.read,
                          ReadRenderedPrompt(*call.model, text, {*memo_, chat.sampling.cache, ScopeOf(call)}));
+  if (!chat.marks.empty()) prompt.breakpoints = PlaceMarks(*call.model, chat, text, prompt.read.tokens);
   return prompt;
 }
 
@@ -357,9 +409,14 @@ Result<Api::Prompt> Api::ReadChat(Call& call, Result<ChatRequest> chat) {
   prompt.earlier_calls = CountCalls(chat->messages);
   prompt.fields = std::move(chat->sampling);
   if (chat->dropped_reasoning_count > 0) services_.observer.OnDroppedReasoning(chat->dropped_reasoning_count);
-  ROOST_RETURN_IF_ERROR(HoldToPriority(call, prompt.fields.cache));
+  ROOST_RETURN_IF_ERROR(CompleteCacheFields(call, prompt.fields.cache));
   ROOST_RETURN_IF_ERROR(ConstrainCalls(*call.model, prompt));
+  SetPrewarm(prompt.fields);
+  const std::size_t whole_size = read.read.tokens.size();
   TruncateFront(*call.model, prompt.fields, ScopeOf(call), read.read);
+  const auto cut = static_cast<std::uint32_t>(whole_size - read.read.tokens.size());
+  for (PlacedBreakpoint& each : read.breakpoints) each.end_token -= std::min(each.end_token, cut);
+  SetLifetimes(call, read.read.tokens.size(), read.breakpoints, prompt.fields.cache);
   ROOST_RETURN_IF_ERROR(AddSpec(call, std::move(read.read), "messages", prompt));
   ROOST_RETURN_IF_ERROR(HoldSpecs(call, prompt));
   return prompt;
@@ -403,12 +460,14 @@ Result<Api::Prompt> Api::ReadCompletion(Call& call) {
   ROOST_RETURN_IF_ERROR(Hold(call.request.body.memory(), EncodeBytes(size)));
   Prompt prompt;
   prompt.fields = std::move(completion.sampling);
-  ROOST_RETURN_IF_ERROR(HoldToPriority(call, prompt.fields.cache));
+  ROOST_RETURN_IF_ERROR(CompleteCacheFields(call, prompt.fields.cache));
+  SetPrewarm(prompt.fields);
   prompt.echo = completion.echo;
   for (const CompletionPrompt& each : completion.prompts) {
     ROOST_ASSIGN_OR_RETURN(HashedTokens read,
                            ReadCompletionPrompt(*call.model, each, {*memo_, prompt.fields.cache, ScopeOf(call)}));
     const bool is_cut = TruncateFront(*call.model, prompt.fields, ScopeOf(call), read);
+    SetLifetimes(call, read.tokens.size(), {}, prompt.fields.cache);
     if (completion.echo == Echo::kPrompt) {
       prompt.echoes.push_back(is_cut ? call.model->tokenizer->Decode(read.tokens) : EchoOf(*call.model, each));
     }
@@ -506,6 +565,7 @@ void Api::Generate(const Call& call, Prompt prompt, const std::string& answer_id
   options.echoes = std::move(prompt.echoes);
   options.memory = std::make_shared<ByteBudget::Guard>(std::move(prompt.answer_memory));
   if (fields.max_output_tokens == 0) options.output = GenerationOptions::Output::kDrop;
+  if (fields.cache.options.prewarm) options.output = GenerationOptions::Output::kPrewarm;
   options.started_at = call.started_at;
   options.admission = call.admission;
   Generation::Start(services_, call.responder, *call.client, std::move(prompt.specs), std::move(options));

@@ -23,6 +23,7 @@ std::optional<Placement> Decider::Decide(const PlacementQuery& query, Instant no
                    .matches = query.matches,
                    .block_hashes = spec.generate.block_hashes,
                    .session_hash = spec.generate.session_hash,
+                   .cache_key_hash = spec.cache_key_hash,
                    .min_copies = wishes_.min_copies,
                    .slo = wishes_.slo,
                    .transfers = query.may_pull ? TransfersOrNone() : nullptr,

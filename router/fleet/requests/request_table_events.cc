@@ -101,10 +101,13 @@ void RequestTable::OnTokens(Attempt& attempt, wire::TokenEvent& event, Instant n
   OnCacheOutcome(attempt, event, now);
   output.insert(output.end(), event.tokens.begin(), event.tokens.end());
   std::optional<std::uint32_t> cached_tokens;
+  std::uint32_t written_tokens = 0;
   if (!request.cache_outcome_told && event.cached_token_count.has_value()) {
     request.cache_outcome_told = true;
     cached_tokens =
         std::min(*event.cached_token_count, static_cast<std::uint32_t>(request.spec.generate.prompt.size()));
+    written_tokens = std::min(event.written_token_count,
+                              static_cast<std::uint32_t>(request.spec.generate.prompt.size()) - *cached_tokens);
     metrics_.OnFirstToken(request.spec.model->model_name(),
                           {.prompt_tokens = static_cast<std::uint32_t>(request.spec.generate.prompt.size()),
                            .predicted_cached_tokens = attempt.prediction.cached_tokens,
@@ -117,7 +120,9 @@ void RequestTable::OnTokens(Attempt& attempt, wire::TokenEvent& event, Instant n
                              {.tokens = {event.tokens.begin(), event.tokens.end()},
                               .cached_token_count = cached_tokens,
                               .choice = index,
-                              .logprobs = std::move(event.logprobs)}});
+                              .logprobs = std::move(event.logprobs),
+                              .written_token_count = written_tokens,
+                              .miss = event.miss}});
 }
 
 void RequestTable::NoteTokens(Attempt& attempt, std::size_t count, Instant now) {

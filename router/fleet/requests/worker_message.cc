@@ -76,6 +76,7 @@ wire::Generate MessageOf(const GenerateSpec& spec, const WorkerOrder& order, Ins
   if (order.part != wire::RequestPart::kPrompt) return message;
   message.max_output_tokens = 1;
   message.retention.reset();
+  message.lifetimes.clear();
   message.session_hash = 0;
   message.expect_return_ms = 0;
   return message;

@@ -36,7 +36,7 @@ TEST_F(ApiTest, AnswersAChatWhole) {
                       R"("system_fingerprint":"fp_0123456789ab","choices":[{"index":0,"message":{"role":"assistant",)"
                       R"("content":"Hello","refusal":null},"logprobs":null,"finish_reason":"stop"}],"usage":)"
                       R"({"prompt_tokens":21,"completion_tokens":6,"total_tokens":27,)"
-                      R"("prompt_tokens_details":{"cached_tokens":12},)"
+                      R"("prompt_tokens_details":{"cached_tokens":12,"cache_write_tokens":0},)"
                       R"("completion_tokens_details":{"reasoning_tokens":0}}})");
   EXPECT_EQ(HeaderOf(responder->response->headers, "x-roost-worker"), "w1");
   EXPECT_EQ(HeaderOf(responder->response->headers, "x-roost-cached-tokens"), "12");
@@ -55,7 +55,7 @@ TEST_F(ApiTest, AnswersACompletionWhole) {
   EXPECT_EQ(At(body, "/object"), "\"text_completion\"");
   EXPECT_EQ(At(body, "/choices"), R"([{"index":0,"text":"ab","logprobs":null,"finish_reason":"length"}])");
   EXPECT_EQ(At(body, "/usage"), R"({"prompt_tokens":3,"completion_tokens":2,"total_tokens":5,)"
-                                R"("prompt_tokens_details":{"cached_tokens":0},)"
+                                R"("prompt_tokens_details":{"cached_tokens":0,"cache_write_tokens":0},)"
                                 R"("completion_tokens_details":{"reasoning_tokens":0}})");
 }
 
@@ -116,7 +116,7 @@ TEST_F(ApiTest, UsageComesLastAndOnlyWhenAskedFor) {
   for (int i = 0; i < 3; ++i) EXPECT_EQ(At(events[static_cast<std::size_t>(i)], "/usage"), "");
   EXPECT_EQ(At(events[3], "/choices"), "[]");
   EXPECT_EQ(At(events[3], "/usage"), R"({"prompt_tokens":21,"completion_tokens":3,"total_tokens":24,)"
-                                     R"("prompt_tokens_details":{"cached_tokens":4},)"
+                                     R"("prompt_tokens_details":{"cached_tokens":4,"cache_write_tokens":0},)"
                                      R"("completion_tokens_details":{"reasoning_tokens":0}})");
 }
 

@@ -49,7 +49,7 @@ TEST_F(ChoicesTest, AreOneRequestAndOneAnswer) {
             R"("finish_reason":"length"},{"index":1,"message":{"role":"assistant","content":"yo","refusal":null},)"
             R"("logprobs":null,"finish_reason":"stop"}])");
   EXPECT_EQ(At(body, "/usage"), R"({"prompt_tokens":21,"completion_tokens":7,"total_tokens":28,)"
-                                R"("prompt_tokens_details":{"cached_tokens":4},)"
+                                R"("prompt_tokens_details":{"cached_tokens":4,"cache_write_tokens":0},)"
                                 R"("completion_tokens_details":{"reasoning_tokens":0}})");
   EXPECT_THAT(observer_.ends, ElementsAre("length prompt=21 completion=7 cached=4"));
   EXPECT_THAT(dispatcher_.cancelled, IsEmpty());

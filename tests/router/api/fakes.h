@@ -179,6 +179,11 @@ class FakeDispatcher final : public Dispatcher {
   void Produce(std::vector<TokenId> tokens, std::optional<std::uint32_t> cached = std::nullopt) {
     observers.back()->OnTokens({std::move(tokens), cached});
   }
+  // With what the request added to the worker's cache.
+  void ProduceWriting(std::vector<TokenId> tokens, std::uint32_t cached, std::uint32_t written) {
+    observers.back()->OnTokens(
+        {.tokens = std::move(tokens), .cached_token_count = cached, .written_token_count = written});
+  }
   void ProduceFor(std::uint32_t choice, std::vector<TokenId> tokens, std::optional<std::uint32_t> cached = {}) {
     observers.back()->OnTokens({std::move(tokens), cached, choice});
   }

@@ -448,7 +448,7 @@ TEST_F(TranslationsTest, AResponseIsAskedForAsAChat) {
   EXPECT_EQ(At(body, "/metadata"), R"({"k":"v"})");
   EXPECT_EQ(At(body, "/output/0/type"), R"("message")");
   EXPECT_EQ(At(body, "/output/0/content"), R"([{"type":"output_text","text":"fine","annotations":[],"logprobs":[]}])");
-  EXPECT_EQ(At(body, "/usage/input_tokens_details"), R"({"cached_tokens":4})");
+  EXPECT_EQ(At(body, "/usage/input_tokens_details"), R"({"cached_tokens":4,"cache_write_tokens":0})");
   EXPECT_EQ(At(body, "/usage/output_tokens"), "4");
 }
 

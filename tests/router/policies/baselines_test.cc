@@ -227,6 +227,22 @@ TEST_F(HashTest, SessionsStayWhateverTheirPromptsAndLoads) {
   }
 }
 
+TEST_F(HashTest, RequestsOfOneCacheKeyMeetAndSessionsComeFirst) {
+  Rng rng(11);
+  const auto policy = Make("session");
+  for (std::uint64_t key = 1; key < 100; ++key) {
+    FleetView fleet;
+    for (std::uint32_t slot = 0; slot < 8; ++slot) fleet.Set(RandomWorker(WorkerSlot(slot), rng));
+    const std::vector<BlockHash> one = Chain(2 * key, 5);
+    const std::vector<BlockHash> other = Chain(2 * key + 1, 5);
+    const RouteQuery first{.prompt_token_count = 90, .block_hashes = one, .cache_key_hash = key};
+    const RouteQuery second{.prompt_token_count = 90, .block_hashes = other, .cache_key_hash = key};
+    ASSERT_EQ(policy->Choose(first, fleet)->slot, policy->Choose(second, fleet)->slot);
+    const RouteQuery named{.prompt_token_count = 90, .session_hash = 7, .cache_key_hash = key};
+    ASSERT_EQ(policy->Choose(named, fleet)->reason, DecisionReason::kSession);
+  }
+}
+
 TEST_F(HashTest, PromptsWithoutAFullBlockGoToTheFewestRequests) {
   std::vector<WorkerView> workers{Idle(0), Idle(1)};
   workers[0].in_flight_requests = 1;

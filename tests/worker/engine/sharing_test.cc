@@ -290,6 +290,112 @@ TEST_F(SharingTest, RetentionHasCeilings) {
   EXPECT_EQ(CachedOf(Text(128, 1)), 0U);
 }
 
+// ---- lifetimes ----
+
+class LifetimeTest : public SharingTest {
+ protected:
+  void SetUp() override { Make({.block_count = 32}, {.eviction = "lru", .retained_share_limit = 0.5}); }
+
+  // A request that asks for a lifetime of five minutes for its first 60 tokens.
+  EngineHarness::Outcome Keep(std::vector<TokenId> prompt, std::uint64_t session = 0) {
+    wire::Generate request = GreedyRequest(next_id_++, std::move(prompt), 1);
+    request.lifetimes = {{.end_token = 60, .duration_ms = 300'000}};
+    request.session_hash = session;
+    return harness_->Serve(request);
+  }
+};
+
+TEST_F(LifetimeTest, TheFrontOfAPromptStaysForItsLifetime) {
+  (void)Keep(Text(128, 1));
+  clock_.Advance(std::chrono::minutes(4));
+  Flood(1024);
+  EXPECT_EQ(CachedOf(Text(128, 1)), 64U) << "with the block in which the lifetime ends";
+  clock_.Advance(std::chrono::minutes(6));
+  Flood(1024);
+  EXPECT_EQ(CachedOf(Text(128, 1)), 0U);
+}
+
+TEST_F(LifetimeTest, EachRequestThatFindsTheBlocksBeginsTheLifetimeAnew) {
+  (void)Keep(Text(128, 1));
+  for (int i = 0; i < 3; ++i) {
+    clock_.Advance(std::chrono::minutes(4));
+    Flood(1024);
+    EXPECT_EQ(CachedOf(Text(80, 1)), 64U) << "time " << i;
+  }
+}
+
+TEST_F(LifetimeTest, ALifetimeOutlivesTheSessionsReturn) {
+  (void)Keep(Text(128, 1), 7);
+  wire::Generate next = GreedyRequest(next_id_++, Text(64, 2), 1);
+  next.session_hash = 7;
+  next.expect_return_ms = 60'000;
+  (void)harness_->Serve(next);
+  wire::Generate last = GreedyRequest(next_id_++, Text(64, 3), 1);
+  last.session_hash = 7;
+  (void)harness_->Serve(last);
+  Flood(1024);
+  EXPECT_EQ(CachedOf(Text(128, 1)), 64U);
+  EXPECT_EQ(CachedOf(Text(64, 2)), 0U) << "the return that was expected has come";
+}
+
+// The lifetime's and the session's retention have one end: when the session is back the longer promise stays.
+TEST_F(LifetimeTest, ASessionsReturnEndsItsRetentionAndNoLifetime) {
+  wire::Generate turn = GreedyRequest(next_id_++, Text(64, 1), 1);
+  turn.session_hash = 7;
+  turn.lifetimes = {{.end_token = 64, .duration_ms = 300'000}};
+  turn.retention = wire::Retention{.prompt_priority = 90, .prompt_duration_ms = 300'000};
+  (void)harness_->Serve(turn);
+  clock_.Advance(std::chrono::minutes(1));
+  wire::Generate next = GreedyRequest(next_id_++, Text(64, 2), 1);
+  next.session_hash = 7;
+  (void)harness_->Serve(next);
+  Flood(1024);
+  EXPECT_EQ(CachedOf(Text(64, 1)), 63U);
+}
+
+TEST_F(LifetimeTest, LongLifetimesAreShortenedAndFillNoMoreThanTheTenantsShare) {
+  Make({.block_count = 32}, {.eviction = "lru", .max_retention = std::chrono::minutes(10)});  // four blocks
+  wire::Generate request = GreedyRequest(next_id_++, Text(128, 1), 1);
+  request.lifetimes = {{.end_token = 1000, .duration_ms = wire::kMaxKeepMs}};
+  (void)harness_->Serve(request);
+  EXPECT_EQ(harness_->totals().shortened_retentions, 1U);
+  EXPECT_EQ(harness_->totals().refused_retentions, 4U);
+  Flood(1024);
+  EXPECT_EQ(CachedOf(Text(128, 1)), 64U);
+  clock_.Advance(std::chrono::minutes(11));
+  Flood(1024);
+  EXPECT_EQ(CachedOf(Text(128, 1)), 0U);
+}
+
+// ---- what a request tells of the cache ----
+
+TEST_F(SharingTest, WrittenTokensAreThoseThatWereComputedAndWhoseBlocksWereAdded) {
+  const auto first = harness_->Serve(GreedyRequest(next_id_++, Text(100, 1), 1));
+  EXPECT_EQ(first.written_token_count, 96U);
+  EXPECT_EQ(first.miss, wire::PromptMiss::kCold);
+  const auto again = harness_->Serve(GreedyRequest(next_id_++, Text(100, 1), 1));
+  EXPECT_EQ(again.written_token_count, 0U);
+  EXPECT_EQ(again.miss, wire::PromptMiss::kNone);
+  // 70 tokens are found: four blocks, and six rows of the fifth.
+  auto other = Text(70, 1);
+  other.insert(other.end(), 30, TokenId{91});
+  const auto branch = harness_->Serve(GreedyRequest(next_id_++, other, 1));
+  EXPECT_EQ(branch.cached_token_count, 70U);
+  EXPECT_EQ(branch.written_token_count, 26U);
+  wire::Generate off = GreedyRequest(next_id_++, Text(100, 5), 1);
+  off.cache_mode = wire::CacheMode::kOff;
+  const auto uncached = harness_->Serve(off);
+  EXPECT_EQ(uncached.written_token_count, 0U);
+  EXPECT_EQ(uncached.miss, wire::PromptMiss::kDisabled);
+}
+
+TEST_F(SharingTest, AnEvictedPromptSaysSo) {
+  Make({.block_count = 32}, {.eviction = "lru"});
+  (void)CachedOf(Text(128, 1));
+  Flood(512);
+  EXPECT_EQ(harness_->Serve(GreedyRequest(next_id_++, Text(128, 1), 1)).miss, wire::PromptMiss::kEvicted);
+}
+
 TEST_F(SharingTest, LowPriorityBlocksGoFirst) {
   Make({.block_count = 32}, {.eviction = "lru"});
   (void)CachedOf(Text(128, 1));
