@@ -36,6 +36,7 @@
 #include "common/metrics/registry.h"
 #include "common/trace/span_exporter.h"
 #include "router/access/key_ring.h"
+#include "router/api/diagnosis_memory.h"
 #include "router/api/key_file.h"
 #include "router/api/requests/shared_prefixes.h"
 #include "router/api/routes/api.h"
@@ -367,6 +368,25 @@ void Serve(HttpServer& server, Fleet& fleet, Diaries diaries, Termination& termi
   notifier.Stopping();
 }
 
+// The options of the API that flags alone decide.
+Result<ApiOptions> ApiOptionsOf(const RouterOptions& options) {
+  using Content = RenderSettings::Content;
+  ApiOptions api;
+  api.version = std::string(Version());
+  api.seed = RandomSeed();
+  api.request_timeout = FromSeconds(options.request_timeout_seconds);
+  api.prefix_text = options.show_prefix_text ? PrefixText::kShow : PrefixText::kHide;
+  api.message_content = options.content_may_contain_special_tokens ? Content::kMaySpellSpecialTokens : Content::kText;
+  api.tool_family = ToolFamilyNamed(options.tool_parser);  // none for auto
+  ROOST_ASSIGN_OR_RETURN(api.model_aliases, ParseModelAliases(options.model_alias));
+  api.pass_through = options.pass_through;
+  api.cors_origins = options.cors_origins;
+  ROOST_ASSIGN_OR_RETURN(api.session_headers, SessionHeaders::Parse(options.session_headers));
+  api.diagnosis_memory = std::make_shared<DiagnosisMemory>(options.diagnosis_memory_bytes, RandomSeed());
+  api.unix_seconds_now = &UnixSeconds;
+  return api;
+}
+
 // Serves until a signal comes, announces the shutdown, and lets open requests end within the drain timeout. A further
 // signal ends the announcement; during the drain it ends the process.
 Result<void> Run(const RouterOptions& options, Termination& termination, ServiceNotifier& notifier) {
@@ -379,7 +399,7 @@ Result<void> Run(const RouterOptions& options, Termination& termination, Service
   const std::unique_ptr<FleetMetrics> fleet_metrics = MakeFleetMetrics(registry, options.policy);
   const auto input_budget = std::make_shared<ByteBudget>(SharesOf(options.memory_bytes).clients);
   ROOST_ASSIGN_OR_RETURN(const ListenerPlan plan, PlanListeners(options, reloader, input_budget, api_metrics));
-  ROOST_ASSIGN_OR_RETURN(const ModelAliases aliases, ParseModelAliases(options.model_alias));
+  ROOST_ASSIGN_OR_RETURN(ApiOptions api_options, ApiOptionsOf(options));
   ROOST_ASSIGN_OR_RETURN(const WatchedFiles files, OpenFiles(options, input_budget, reloader));
   ROOST_ASSIGN_OR_RETURN(const std::unique_ptr<Recorder> recorder, OpenRecorder(options, registry));
   const auto on_refused = [&fleet_metrics](wire::PeerRefusal refusal) { fleet_metrics->OnPeerRefused(refusal); };
@@ -389,44 +409,28 @@ Result<void> Run(const RouterOptions& options, Termination& termination, Service
   if (recorder != nullptr) fleet_options.on_submit = RecordTo(*recorder, clock);
   ROOST_ASSIGN_OR_RETURN(const std::unique_ptr<Fleet> fleet,
                          Fleet::Start(fleet_options, &ReadTextBundle, *fleet_metrics));
-  ROOST_ASSIGN_OR_RETURN(const SessionHeaders session_headers, SessionHeaders::Parse(options.session_headers));
   TextPool text({.thread_count = options.text_threads, .max_jobs = options.max_connections});
   ROOST_ASSIGN_OR_RETURN(const trace::SpanOutlet spans, OpenSpans(options, registry));
   const auto prompt_memo = std::make_shared<PromptMemo>(SharesOf(options.memory_bytes).memo);
   TrafficHistory history(api_metrics, &UnixSeconds);
   ThroughputLog throughput(history, clock);
-  Api api(
-      *fleet, throughput, clock, text,
-      {.version = std::string(Version()),
-       .seed = RandomSeed(),
-       .request_timeout = FromSeconds(options.request_timeout_seconds),
-       .prefix_text = options.show_prefix_text ? PrefixText::kShow : PrefixText::kHide,
-       .message_content = options.content_may_contain_special_tokens ? RenderSettings::Content::kMaySpellSpecialTokens
-                                                                     : RenderSettings::Content::kText,
-       .tool_family = ToolFamilyNamed(options.tool_parser),  // none for auto
-       .prompt_memo = prompt_memo,
-       .shared_prefixes = files.shared_prefixes,
-       .api_keys = files.api_keys,
-       .admin_keys = files.admin_keys,
-       .model_aliases = aliases,
-       .pass_through = options.pass_through,
-       .cors_origins = options.cors_origins,
-       .session_headers = session_headers,
-       .tracing = {.spans = spans, .sample_ratio = options.otlp_sample_ratio},
-       .metrics_text =
-           [&] {
-             api_metrics.OnPromptMemo(prompt_memo->counts());
-             api_metrics.OnModels(fleet->View()->models->models);
-             if (files.api_keys != nullptr) api_metrics.OnKeys(files.api_keys->Accounts());
-             return registry.Text();
-           },
-       .history_json =
-           [&] {
-             const std::shared_ptr<const FleetSnapshot> view = fleet->View();
-             history.OnWorkers(view->standing, view->queues);
-             return history.Json();
-           },
-       .unix_seconds_now = &UnixSeconds});
+  api_options.prompt_memo = prompt_memo;
+  api_options.shared_prefixes = files.shared_prefixes;
+  api_options.api_keys = files.api_keys;
+  api_options.admin_keys = files.admin_keys;
+  api_options.tracing = {.spans = spans, .sample_ratio = options.otlp_sample_ratio};
+  api_options.metrics_text = [&] {
+    api_metrics.OnPromptMemo(prompt_memo->counts());
+    api_metrics.OnModels(fleet->View()->models->models);
+    if (files.api_keys != nullptr) api_metrics.OnKeys(files.api_keys->Accounts());
+    return registry.Text();
+  };
+  api_options.history_json = [&] {
+    const std::shared_ptr<const FleetSnapshot> view = fleet->View();
+    history.OnWorkers(view->standing, view->queues);
+    return history.Json();
+  };
+  Api api(*fleet, throughput, clock, text, std::move(api_options));
   ROOST_ASSIGN_OR_RETURN(const std::unique_ptr<Listeners> listeners, Listeners::Open(plan, api));
   LogInfo("router ready", {{"http", listeners->api_url()},
                            {"admin", listeners->admin_url()},

@@ -208,11 +208,15 @@ void DeclareRouting(RouterOptions& options, ConfigParser& parser) {
       .AddChoice("pulls", options.pulls, {"on", "off"},
                  "Whether workers may fetch blocks for a request from workers that hold them, by the default policy; "
                  "copies and warm-ups do in any case");
-  parser.Section("Answers").AddChoice(
-      "tool-parser", options.tool_parser,
-      {"auto", "none", "hermes", "llama", "pythonic", "mistral", "harmony", "deepseek", "granite", "glm", "qwen-xml",
-       "kimi", "seed-oss", "minimax-m2", "deepseek-dsml", "gemma4"},
-      "Format in which models write tool calls; auto: detect it from the chat template");
+  parser.Section("Answers").AddBytes(
+      "diagnosis-memory-bytes", options.diagnosis_memory_bytes,
+      "Memory for hashes of earlier requests, in addition to memory: later ones are compared with them, to say why a "
+      "prompt was not found in the cache. 0: none are kept",
+      {0, 1e12});
+  parser.AddChoice("tool-parser", options.tool_parser,
+                   {"auto", "none", "hermes", "llama", "pythonic", "mistral", "harmony", "deepseek", "granite", "glm",
+                    "qwen-xml", "kimi", "seed-oss", "minimax-m2", "deepseek-dsml", "gemma4"},
+                   "Format in which models write tool calls; auto: detect it from the chat template");
   parser.Section("Prompts").AddSwitch("content-may-contain-special-tokens", options.content_may_contain_special_tokens,
                                       "Read the text of a special token, such as <|im_end|>, in messages and tools as "
                                       "that token; by default it is plain text");

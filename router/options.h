@@ -68,6 +68,7 @@ struct RouterOptions {
   std::string pulls = "on";  // or "off"
 
   // Answers
+  std::uint64_t diagnosis_memory_bytes = std::uint64_t{32} << 20U;
   std::string tool_parser = "auto";
 
   // Prompts

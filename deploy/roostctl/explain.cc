@@ -137,6 +137,12 @@ std::string HitText(Element decision) {
                      decision["actual"].is_null() ? ", as predicted" : "", picture);
 }
 
+// Empty where nothing is known of a request before it, and nothing was missed.
+std::string MissText(Element decision) {
+  const auto sentence = json::At<std::string_view>(decision, "/miss/sentence");
+  return sentence ? fmt::format("  cache        {}\n", *sentence) : "";
+}
+
 // A line for each candidate that held more than a request can go on behind.
 std::string ResumableText(Element decision) {
   std::string text;
@@ -223,6 +229,7 @@ std::string DecisionText(Element decision, ExplainColumns columns) {
                       TimesText(decision["predicted"]));
   text += fmt::format("  actual       {}\n", ActualText(decision));
   text += HitText(decision);
+  text += MissText(decision);
   text += ResumableText(decision);
   text +=
       fmt::format("  the best     {} cached tokens fewer, first token {} and whole answer {} later\n",

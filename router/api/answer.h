@@ -21,6 +21,7 @@
 #include "common/base/ids.h"
 #include "common/http/http_message.h"
 #include "common/wire/messages.h"
+#include "router/route/cache_verdict.h"
 
 namespace roost::router {
 
@@ -31,7 +32,12 @@ struct Usage {
   std::uint32_t written_tokens = 0;       // others of them, whose blocks the request added to the cache
   std::uint32_t written_hour_tokens = 0;  // of these, those that are to stay for an hour or longer
   std::uint32_t reasoning_tokens = 0;     // of the completion
+  PromptComparison comparison = {};
+  CacheVerdict verdict = {};
 };
+
+// Whether an answer says what became of the prompt's cache.
+enum class Diagnosis : std::uint8_t { kOmit, kTell };
 
 // A piece of a tool call. The calls of one choice do not overlap: a piece belongs to the call that began last.
 struct ToolCallDelta {

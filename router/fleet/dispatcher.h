@@ -25,6 +25,7 @@
 #include "router/fleet/fleet_reasons.h"
 #include "router/fleet/fleet_standing.h"
 #include "router/fleet/worker_mode.h"
+#include "router/route/cache_verdict.h"
 #include "router/route/decision_log.h"
 #include "router/route/policy.h"
 #include "router/route/worker_shares.h"
@@ -87,6 +88,7 @@ struct GenerateSpec {
   // Ids by which a client can ask about the request later; see DecisionRecord.
   std::string answer_id;
   std::string request_id;
+  PromptComparison comparison;       // with the request before it
   std::uint64_t cache_key_hash = 0;  // of prompt_cache_key, within the scope of `root`; 0: none
   std::string salt;                  // from which the message's `root` was made
   std::optional<Instant> deadline;   // when the request ends, even in mid-stream

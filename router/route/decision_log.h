@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "common/base/clock.h"
+#include "router/route/cache_verdict.h"
 #include "router/route/decision_audit.h"
 #include "router/route/policy.h"
 
@@ -41,11 +42,13 @@ struct DecisionRecord {
   std::vector<std::uint32_t> held_tokens = {};
   std::string decode_id = {};  // of decision.apart
   DecisionAudit audit;
+  PromptComparison comparison = {};  // with the request before it
 
   // The result.
   struct Outcome {
     std::uint32_t cached_tokens = 0;
     double ttft_seconds = 0;  // from the decision to the first token's arrival at the router
+    wire::PromptMiss miss = wire::PromptMiss::kNone;
     // The whole answer, when it has ended. Only of requests for one.
     struct Answer {
       std::uint32_t tokens = 0;

@@ -118,6 +118,7 @@ struct Decision {
   std::optional<PrefixPull> pull = {};  // to send before the request
   std::optional<Apart> apart = {};      // `slot` computes the prompt alone
   std::string_view together = {};       // why not; empty where no worker is for prompts
+  std::uint32_t elsewhere_tokens = 0;   // of the prompt, that another worker which takes requests holds
 };
 
 class Policy {

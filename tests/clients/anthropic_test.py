@@ -27,6 +27,10 @@ def case(*names):
     return feature("anthropic", *names)
 
 
+def prompt_of(usage):
+    return usage.input_tokens + usage.cache_read_input_tokens + usage.cache_creation_input_tokens
+
+
 @pytest.fixture
 def client(router):
     with anthropic.Anthropic(base_url=router.url, api_key="none", max_retries=0) as client:
@@ -50,8 +54,7 @@ def test_system_and_content_blocks_are_read(client):
         model=DEMO, messages=ASK, max_tokens=4, system=[{"type": "text", "text": "Speak as a herald."}]
     )
     assert plain.content[0].text == same.content[0].text
-    total = lambda usage: usage.input_tokens + (usage.cache_read_input_tokens or 0)  # noqa: E731
-    assert total(more.usage) > total(same.usage) == total(plain.usage)
+    assert prompt_of(more.usage) > prompt_of(same.usage) == prompt_of(plain.usage)
 
 
 @case("chat")
@@ -102,8 +105,39 @@ def test_a_second_turn_finds_the_first_in_the_cache(client):
     first = client.messages.create(**fields).usage
     second = client.messages.create(**fields).usage
     assert first.cache_read_input_tokens < 16 and second.cache_read_input_tokens > 300
-    total = second.input_tokens + second.cache_read_input_tokens
-    assert total == first.input_tokens + first.cache_read_input_tokens
+    assert prompt_of(second) == prompt_of(first)
+
+
+@case("cached tokens")
+def test_usage_tells_what_a_request_has_written_and_for_how_long(client):
+    words = {"type": "text", "text": text(60, "anthropic written"), "cache_control": {"type": "ephemeral", "ttl": "1h"}}
+    fields = {"model": DEMO, "messages": [{"role": "user", "content": [words]}], "max_tokens": 2}
+    usage = client.messages.create(**fields).usage
+    created = usage.cache_creation
+    assert usage.cache_creation_input_tokens > 100 and created.ephemeral_1h_input_tokens > 100
+    assert created.ephemeral_1h_input_tokens + created.ephemeral_5m_input_tokens == usage.cache_creation_input_tokens
+    with client.messages.stream(**fields) as stream:
+        again = stream.get_final_message().usage
+    assert again.cache_creation_input_tokens == 0 and prompt_of(again) == prompt_of(usage)
+    with pytest.raises(anthropic.BadRequestError, match="cache_control.ttl"):
+        words["cache_control"]["ttl"] = "2h"
+        client.messages.create(**fields)
+
+
+@case("cached tokens")
+def test_a_diagnosis_names_what_changed(client):
+    fields = {"model": DEMO, "messages": ASK, "max_tokens": 2}
+    monday = "It is Monday. " + text(60, "anthropic diagnosis")
+    first = client.messages.create(**fields, system=monday, extra_body={"diagnostics": {"previous_message_id": None}})
+    named = {"diagnostics": {"previous_message_id": first.id}}
+    second = client.messages.create(**fields, system=monday.replace("Monday", "Friday"), extra_body=named)
+    reason = second.diagnostics.cache_miss_reason
+    assert first.diagnostics is None and reason.type == "system_changed" and reason.cache_missed_input_tokens > 100
+    with client.messages.stream(**fields, system=monday, extra_body=named) as stream:
+        assert stream.get_final_message().diagnostics is None
+    named["diagnostics"]["previous_message_id"] = "msg_unknown"
+    unknown = client.messages.create(**fields, system=monday, extra_body=named)
+    assert unknown.diagnostics.cache_miss_reason.type == "previous_message_not_found"
 
 
 @case("token counts")
@@ -112,7 +146,7 @@ def test_tokens_are_counted_without_an_answer(client):
     usage = client.messages.create(
         model=DEMO, messages=ASK, system="Speak as a herald.", tools=[WEATHER], max_tokens=1
     ).usage
-    assert counted.input_tokens == usage.input_tokens + (usage.cache_read_input_tokens or 0)
+    assert counted.input_tokens == prompt_of(usage)
 
 
 @case("raw responses")

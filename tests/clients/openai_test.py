@@ -93,6 +93,43 @@ def test_a_second_turn_finds_the_first_in_the_cache(client):
     second = client.chat.completions.create(model=DEMO, messages=[system, *ASK], max_tokens=4)
     assert first.usage.prompt_tokens_details.cached_tokens < 16  # part of a block may be shared
     assert second.usage.prompt_tokens_details.cached_tokens > 300
+    assert first.usage.prompt_tokens_details.cache_write_tokens > 300
+    assert second.usage.prompt_tokens_details.cache_write_tokens == 0
+
+
+@case("cached tokens")
+def test_lifetimes_and_prewarming_are_taken(client):
+    part = {"type": "text", "text": text(60, "openai kept"), "prompt_cache_breakpoint": {"mode": "explicit", "ttl": "12h"}}
+    fields = {"model": DEMO, "messages": [{"role": "user", "content": [part]}]}
+    options = {"prompt_cache_options": {"mode": "explicit", "ttl": "30m"}, "prompt_cache_key": "web"}
+    warmed = client.chat.completions.create(**fields, extra_body={"prompt_cache_options": {"prewarm": True}})
+    assert warmed.choices[0].message.content == "" and warmed.usage.completion_tokens == 0
+    answer = client.chat.completions.create(**fields, max_tokens=2, extra_body=options)
+    assert answer.usage.prompt_tokens_details.cached_tokens == answer.usage.prompt_tokens - 1
+    with pytest.raises(openai.BadRequestError, match="prompt_cache_options.ttl"):
+        client.chat.completions.create(**fields, extra_body={"prompt_cache_options": {"ttl": "1h"}})
+
+
+@case("cached tokens")
+def test_a_response_says_what_changed_since_another(client):
+    def respond(instructions, **options):
+        answer = client.responses.create(model=DEMO, input="Who comes here?", instructions=instructions, max_output_tokens=2,
+                                         extra_body={"prompt_cache_options": options} if options else None)
+        return answer, getattr(answer, "prompt_cache_diagnostics", None)
+
+    def member(diagnosis, name):  # this client may know the form, or hand on what it does not know
+        return diagnosis[name] if isinstance(diagnosis, dict) else getattr(diagnosis, name)
+
+    monday = "It is Monday. " + text(60, "openai diagnosis")
+    first, none = respond(monday)
+    assert none is None and first.usage.input_tokens_details.cache_write_tokens > 100
+    _, hit = respond(monday, comparison_response_id=first.id)
+    assert member(hit, "type") == "cache_hit"
+    _, missed = respond(monday.replace("Monday", "Friday"), comparison_response_id=first.id)
+    assert (member(missed, "type"), member(missed, "reason")) == ("cache_miss", "input_changed")
+    assert member(missed, "cache_missed_tokens") > 100
+    _, unknown = respond(monday, comparison_response_id="resp_unknown")
+    assert member(unknown, "type") == "comparison_response_not_found"
 
 
 @case("async")

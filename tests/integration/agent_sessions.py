@@ -193,7 +193,8 @@ def counts(events):
         return found["prompt_tokens"], found["prompt_tokens_details"]["cached_tokens"]
     if "input_tokens_details" in found:
         return found["input_tokens"], found["input_tokens_details"]["cached_tokens"]
-    return found["input_tokens"] + found["cache_read_input_tokens"], found["cache_read_input_tokens"]
+    prompt = found["input_tokens"] + found["cache_read_input_tokens"] + found["cache_creation_input_tokens"]
+    return prompt, found["cache_read_input_tokens"]
 
 
 def check_hits(told):

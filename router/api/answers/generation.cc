@@ -139,6 +139,7 @@ Generation::Generation(const GenerationServices& services, std::shared_ptr<Respo
       options_(std::move(options)),
       model_(specs.front().model),
       stop_tokens_(specs.front().generate.stop_tokens),
+      comparison_(specs.front().comparison),
       min_tokens_(specs.front().generate.min_output_tokens),
       choices_per_prompt_(specs.front().generate.sample_count),
       routed_since_(services_.clock.Now()),
@@ -240,6 +241,7 @@ void Generation::OnDispatched(std::size_t prompt, const Dispatched& dispatched) 
   reason_ = NameOf(dispatched.decision.reason);
   TraceDispatch(dispatched);
   prompts_[prompt].predicted_cached_tokens = dispatched.decision.matched_tokens;
+  prompts_[prompt].elsewhere_tokens = dispatched.decision.elsewhere_tokens;
   if (is_streamed()) responder_->PrepareStream(RoutingHeaders(predicted_cached_tokens()));
 }
 
@@ -252,6 +254,7 @@ void Generation::OnTokens(std::size_t prompt, ChoiceTokens tokens) {
   if (tokens.cached_token_count) {
     prompts_[prompt].cached_tokens = tokens.cached_token_count;
     prompts_[prompt].written_tokens = tokens.written_token_count;
+    prompts_[prompt].miss = tokens.miss;
   }
   const std::uint32_t index = ChoiceOf(prompt, tokens.choice);
   Choice& choice = choices_.at(index);
@@ -512,8 +515,23 @@ void Generation::Fail(const Error& error, Duration retry_after) {
 std::vector<HttpHeader> Generation::RoutingHeaders(std::uint32_t cached_tokens) const {
   std::vector<HttpHeader> headers{{"x-roost-worker", worker_id_},
                                   {"x-roost-cached-tokens", fmt::to_string(cached_tokens)}};
+  const CacheVerdict verdict = VerdictWith(cached_tokens);
+  if (verdict.cause != MissCause::kNone) {
+    headers.push_back({"x-roost-miss", fmt::format("{}; tokens={}", NameOf(verdict.cause), verdict.tokens)});
+  }
   if (options_.admission != nullptr) AddLimitHeaders(*options_.admission, services_.clock.Now(), headers);
   return headers;
+}
+
+// An answer to several prompts says nothing: each has its own.
+CacheVerdict Generation::VerdictWith(std::uint32_t cached_tokens) const {
+  if (prompts_.size() != 1) return {};
+  const Prompt& prompt = prompts_.front();
+  return VerdictOf(comparison_, {.prompt_tokens = prompt.token_count,
+                                 .block_tokens = model_->block_tokens,
+                                 .cached_tokens = cached_tokens,
+                                 .miss = prompt.miss,
+                                 .elsewhere_tokens = prompt.elsewhere_tokens});
 }
 
 Duration RetryAfter(const Dispatcher& dispatcher, const Error& error, std::string_view model) {

@@ -146,8 +146,10 @@ class Generation : public std::enable_shared_from_this<Generation> {
     std::uint32_t predicted_cached_tokens = 0;
     std::optional<std::uint32_t> cached_tokens;
     std::uint32_t written_tokens = 0;
-    std::uint32_t hour_end = 0;  // the tokens before it are to stay for an hour
-    bool ended = false;          // no more events come from the dispatcher
+    wire::PromptMiss miss = wire::PromptMiss::kNone;
+    std::uint32_t elsewhere_tokens = 0;  // that another worker holds
+    std::uint32_t hour_end = 0;          // the tokens before it are to stay for an hour
+    bool ended = false;                  // no more events come from the dispatcher
   };
 
   Generation(const GenerationServices& services, std::shared_ptr<Responder> responder,
@@ -204,7 +206,9 @@ class Generation : public std::enable_shared_from_this<Generation> {
   [[nodiscard]] bool IsOpen(std::size_t prompt) const;
   [[nodiscard]] Usage CurrentUsage() const;
   [[nodiscard]] std::uint32_t predicted_cached_tokens() const;
+  // `cached_tokens`: found, or before the first token expected.
   [[nodiscard]] std::vector<HttpHeader> RoutingHeaders(std::uint32_t cached_tokens) const;
+  [[nodiscard]] CacheVerdict VerdictWith(std::uint32_t cached_tokens) const;
 
   std::shared_ptr<ByteBudget::Guard> memory_;  // the answer's charge; null: not counted
   const GenerationServices services_;
@@ -212,7 +216,8 @@ class Generation : public std::enable_shared_from_this<Generation> {
   const GenerationOptions options_;
   const std::shared_ptr<const ServedModel> model_;
   const std::vector<TokenId> stop_tokens_;
-  const std::uint32_t min_tokens_;  // before a stop string counts
+  const PromptComparison comparison_;  // of an answer to one prompt
+  const std::uint32_t min_tokens_;     // before a stop string counts
   const std::uint32_t choices_per_prompt_;
   std::uint64_t request_bytes_ = 0;  // that the prompts hold beside the answer
 

@@ -110,6 +110,8 @@ Usage Generation::CurrentUsage() const {
     usage.written_tokens += prompt.written_tokens;
     usage.written_hour_tokens += std::min(prompt.written_tokens, prompt.hour_end - std::min(prompt.hour_end, cached));
   }
+  usage.comparison = comparison_;
+  usage.verdict = VerdictWith(usage.cached_tokens);
   for (const Choice& choice : choices_) {
     usage.completion_tokens += choice.stream.token_count();
     usage.reasoning_tokens += choice.reasoning_token_count;

@@ -7,6 +7,7 @@
 
 #include "common/base/json_writer.h"
 #include "common/text/jinja/json.h"
+#include "router/api/answers/diagnosis_forms.h"
 
 namespace roost::router {
 namespace {
@@ -139,6 +140,7 @@ std::string MessagesAnswer::Begin(const Usage& usage) {
   BeginMessage(identity_, json);
   json.EndArray().Key("stop_reason").Null().Key("stop_sequence").Null();
   WriteMessagesUsage(usage, json);
+  if (identity_.diagnosis == Diagnosis::kTell) json.Key("diagnostics").Raw(AnthropicDiagnostics(usage));
   json.EndObject().EndObject();
   return Event("message_start", json.Take());
 }
@@ -175,6 +177,7 @@ std::string MessagesAnswer::Whole(std::span<const ChoiceAnswer> choices, const U
   json.EndArray();
   WriteStop(choices.front().finish, json);
   WriteMessagesUsage(usage, json);
+  if (identity_.diagnosis == Diagnosis::kTell) json.Key("diagnostics").Raw(AnthropicDiagnostics(usage));
   json.EndObject();
   return json.Take();
 }

@@ -13,6 +13,7 @@ namespace roost::router {
 struct MessageIdentity {
   std::string id;  // "msg_…"
   std::string model;
+  Diagnosis diagnosis = Diagnosis::kOmit;
 };
 
 class MessagesAnswer final : public AnswerFormat {

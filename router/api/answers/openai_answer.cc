@@ -20,6 +20,7 @@
 #include "common/base/utf8.h"
 #include "common/text/tokenizer.h"
 #include "common/wire/messages.h"
+#include "router/api/answers/diagnosis_forms.h"
 #include "router/api/tool_parsers/tool_names.h"
 
 namespace roost::router {
@@ -439,8 +440,10 @@ std::string OpenAiAnswer::EndChoice(std::uint32_t choice, const ChoiceFinish& fi
 
 std::string OpenAiAnswer::End(const Usage& usage) {
   std::string frames;
-  if (options_.usage_report != UsageReport::kNever)
-    frames = Frame(chunk_head_ + "],\"usage\":" + UsageText(usage) + "}");
+  std::string members;
+  if (options_.usage_report != UsageReport::kNever) members += ",\"usage\":" + UsageText(usage);
+  if (options_.diagnosis == Diagnosis::kTell) members += ",\"prompt_cache_diagnostics\":" + OpenAiDiagnostics(usage);
+  if (!members.empty()) frames = Frame(chunk_head_ + "]" + members + "}");
   frames += kDoneFrame;
   return frames;
 }
@@ -468,6 +471,7 @@ std::string OpenAiAnswer::Whole(std::span<const ChoiceAnswer> choices, const Usa
     json.EndObject();
   }
   WriteOpenAiUsage(usage, json.EndArray().Key("usage"));
+  if (options_.diagnosis == Diagnosis::kTell) json.Key("prompt_cache_diagnostics").Raw(OpenAiDiagnostics(usage));
   return json.EndObject().Take();
 }
 

@@ -41,6 +41,7 @@ struct OpenAiAnswerOptions {
   Logprobs logprobs = Logprobs::kOmit;  // of the answer, and of an echoed prompt
   Echo echo = Echo::kNone;
   std::set<std::string, std::less<>> custom_tools = {};  // tools whose calls hold a text
+  Diagnosis diagnosis = Diagnosis::kOmit;
 };
 
 class OpenAiAnswer final : public AnswerFormat {
@@ -106,6 +107,7 @@ struct ResponseIdentity {
   std::string model;
   ResponseEcho echo;
   ToolNames tool_names;
+  Diagnosis diagnosis = Diagnosis::kOmit;
 };
 
 class ResponsesAnswer final : public AnswerFormat {

@@ -6,6 +6,7 @@
 
 #include "common/base/json_writer.h"
 #include "common/json/json_read.h"
+#include "router/api/answers/diagnosis_forms.h"
 
 namespace roost::router {
 namespace {
@@ -204,6 +205,9 @@ std::string ResponsesAnswer::ResponseText(std::string_view status, const Usage* 
     json.Null();
   } else {
     WriteResponsesUsage(*usage, json);
+  }
+  if (usage != nullptr && identity_.diagnosis == Diagnosis::kTell) {
+    json.Key("prompt_cache_diagnostics").Raw(OpenAiDiagnostics(*usage));
   }
   json.EndObject();
   return json.Take();

@@ -158,6 +158,27 @@ void WriteOutcome(const DecisionRecord& record, JsonWriter& json) {
   record.no_outcome.empty() ? json.Null() : json.String(record.no_outcome);
 }
 
+// "miss": null where nothing is known to have been missed.
+void WriteMiss(const DecisionRecord& record, JsonWriter& json) {
+  PromptOutcome outcome{.prompt_tokens = record.prompt_token_count,
+                       .block_tokens = record.block_tokens,
+                       .cached_tokens = record.decision.matched_tokens,
+                       .elsewhere_tokens = record.decision.elsewhere_tokens};
+  if (record.outcome) {
+    outcome.cached_tokens = record.outcome->cached_tokens;
+    outcome.miss = record.outcome->miss;
+  }
+  const CacheVerdict verdict = VerdictOf(record.comparison, outcome);
+  const std::string sentence = SentenceOf(record.comparison, verdict);
+  json.Key("miss");
+  if (sentence.empty()) {
+    json.Null();
+    return;
+  }
+  json.BeginObject().Key("cause").String(NameOf(verdict.cause)).Key("tokens").Number(verdict.tokens);
+  json.Key("sentence").String(sentence).EndObject();
+}
+
 void WriteAudit(const DecisionRecord& record, JsonWriter& json) {
   const DecisionAudit& audit = record.audit;
   const bool in_seconds = record.decision.in_seconds;
@@ -182,6 +203,7 @@ void WriteRecord(const DecisionRecord& record, Instant now, JsonWriter& json) {
   WritePull(record, json);
   WriteApart(record, json);
   WriteOutcome(record, json);
+  WriteMiss(record, json);
   WriteAudit(record, json);
   json.Key("candidates").BeginArray();
   for (std::size_t i = 0; i < record.candidate_ids.size(); ++i) {

@@ -136,6 +136,14 @@ Result<void> ReadRequestControl(JsonElement element, const std::string& path, Ca
   return {};
 }
 
+Result<void> ReadComparison(const JsonObject& object, std::string_view name, CacheFields& fields) {
+  ROOST_ASSIGN_OR_RETURN(const auto id, BoundedString(object, name, kMaxAnswerIdBytes));
+  if (!id) return {};
+  fields.wants_diagnosis = true;
+  fields.compare_with = *id;
+  return {};
+}
+
 Result<void> ReadOptions(JsonElement element, const std::string& path, CacheFields& fields) {
   ROOST_ASSIGN_OR_RETURN(const JsonObject options, JsonObject::From(element, path));
   ROOST_ASSIGN_OR_RETURN(const std::optional<std::string_view> mode, options.String("mode"));
@@ -146,7 +154,14 @@ Result<void> ReadOptions(JsonElement element, const std::string& path, CacheFiel
   ROOST_ASSIGN_OR_RETURN(fields.options.ttl_ms, ReadTtl(options, kOpenAiLifetimes));
   ROOST_ASSIGN_OR_RETURN(const std::optional<bool> prewarm, options.Bool("prewarm"));
   fields.options.prewarm = prewarm.value_or(false);
-  return {};
+  return ReadComparison(options, "comparison_response_id", fields);
+}
+
+// Without an id it only says that the client may name this answer later.
+Result<void> ReadDiagnostics(JsonElement element, const std::string& path, CacheFields& fields) {
+  ROOST_ASSIGN_OR_RETURN(const JsonObject diagnostics, JsonObject::From(element, path));
+  fields.wants_diagnosis = true;
+  return ReadComparison(diagnostics, "previous_message_id", fields);
 }
 
 // In memory is where blocks are anyway.
@@ -161,7 +176,9 @@ constexpr std::string_view kCacheControlSchema =
     R"({"type":"object","required":["type"],"properties":{"type":{"const":"ephemeral"},"ttl":{"enum":["5m","1h",null]}}})";
 constexpr std::string_view kOptionsSchema =
     R"({"type":"object","properties":{"mode":{"enum":["implicit","explicit",null]},"ttl":{"enum":["30m","12h",null]},)"
-    R"("prewarm":{"type":["boolean","null"]}}})";
+    R"("prewarm":{"type":["boolean","null"]},"comparison_response_id":{"type":["string","null"],"minLength":1,"maxLength":64}}})";
+constexpr std::string_view kDiagnosticsSchema =
+    R"({"type":"object","properties":{"previous_message_id":{"type":["string","null"],"minLength":1,"maxLength":64}}})";
 constexpr std::string_view kPromptCacheRetentionSchema = R"({"enum":["in_memory","in-memory","24h"]})";
 
 constexpr std::string_view kCacheSchema =
@@ -186,6 +203,8 @@ constexpr auto kCacheFields = std::to_array<RequestField<CacheFields>>({
      Own<CacheFields>{kCacheControlSchema, &ReadRequestControl}},
     {"prompt_cache_options", "Where the kept parts of the prompt end, and their time; or prefill alone.",
      Own<CacheFields>{kOptionsSchema, &ReadOptions}},
+    {"diagnostics", "What became of the prompt's cache, beside the request of an earlier answer.",
+     Own<CacheFields>{kDiagnosticsSchema, &ReadDiagnostics}},
     {"prompt_cache_retention", "24h: keeps the prompt, as long as workers do. See prompt_cache_options.",
      Own<CacheFields>{kPromptCacheRetentionSchema, &ReadPromptCacheRetention}},
     {"expect_return_ms", "The time until the conversation's next request is expected.",

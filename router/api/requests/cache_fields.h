@@ -31,6 +31,7 @@ namespace roost::router {
 inline constexpr std::size_t kMaxCacheSaltBytes = 256;
 inline constexpr std::size_t kMaxSessionIdBytes = 256;
 inline constexpr std::size_t kMaxPromptCacheKeyBytes = 1024;
+inline constexpr std::size_t kMaxAnswerIdBytes = 256;
 
 // A mark in the request: what is before it should stay for a while.
 struct CacheBreakpoint {
@@ -59,6 +60,8 @@ struct CacheFields {
   // For the whole prompt: of the request's own cache_control, and of prompt_cache_retention.
   std::optional<std::uint64_t> request_lifetime_ms;
   std::optional<std::uint64_t> retention_ms;
+  bool wants_diagnosis = false;  // the answer says what became of the prompt's cache
+  std::string compare_with;      // the id of an earlier answer; empty: none is named
   // The result of the fields above and the prompt's breakpoints, once the prompt has been read.
   std::vector<wire::Lifetime> lifetimes;
 };

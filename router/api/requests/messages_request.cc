@@ -375,13 +375,17 @@ constexpr std::string_view kTurnsSchema =
     R"("role":{"enum":["user","assistant","system"]},"content":{"oneOf":[{"type":"string"},{"type":"array",)"
     R"("items":{"type":"object","required":["type"],"properties":{)"
     R"("type":{"enum":["text","tool_use","tool_result","thinking","redacted_thinking","document","search_result",)"
-    R"("tool_reference"]}}}}]}}}})";
+    R"("tool_reference"]},"cache_control":{"type":["object","null"],"required":["type"],"properties":{)"
+    R"("type":{"const":"ephemeral"},"ttl":{"enum":["5m","1h",null]}}}}}}]}}}})";
 constexpr std::string_view kSystemSchema =
     R"({"oneOf":[{"type":"string"},{"type":"array","items":{"type":"object","required":["type","text"],)"
-    R"("properties":{"type":{"const":"text"},"text":{"type":"string"}}}}]})";
+    R"("properties":{"type":{"const":"text"},"text":{"type":"string"},"cache_control":{"type":["object","null"],)"
+    R"("required":["type"],"properties":{"type":{"const":"ephemeral"},"ttl":{"enum":["5m","1h",null]}}}}}}]})";
 constexpr std::string_view kCustomToolsSchema =
     R"({"type":"array","items":{"type":"object","required":["name","input_schema"],"properties":{)"
-    R"("name":{"type":"string","minLength":1},"description":{"type":"string"},"input_schema":{"type":"object"}}}})";
+    R"("name":{"type":"string","minLength":1},"description":{"type":"string"},"input_schema":{"type":"object"},)"
+    R"("cache_control":{"type":["object","null"],"required":["type"],"properties":{"type":{"const":"ephemeral"},)"
+    R"("ttl":{"enum":["5m","1h",null]}}}}}})";
 constexpr std::string_view kMessagesToolChoiceSchema =
     R"({"type":"object","required":["type"],"properties":{"type":{"enum":["auto","any","tool","none"]},)"
     R"("name":{"type":"string"},"disable_parallel_tool_use":{"type":"boolean"}}})";

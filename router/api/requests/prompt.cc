@@ -397,6 +397,25 @@ std::size_t PromptPlaces::EndOfFront() const {
   return first == places_.end() ? text_.size() : LastGivenBefore(first->begin, 0);
 }
 
+std::vector<ByteRange> PromptPlaces::Instructions() const {
+  std::vector<ByteRange> ranges;
+  for (const Place& place : places_) {
+    if (place.is_instruction && place.end > place.begin) ranges.push_back({place.begin, place.end});
+  }
+  return ranges;
+}
+
+std::vector<ByteRange> PromptPlaces::Conversation() const {
+  std::vector<ByteRange> ranges;
+  for (std::size_t i = 0; i < places_.size(); ++i) {
+    const Place& place = places_[i];
+    if (place.is_instruction) continue;
+    const std::size_t next = i + 1 < places_.size() ? places_[i + 1].begin : text_.size();
+    ranges.push_back({place.begin, LastGivenBefore(next, place.end)});
+  }
+  return ranges;
+}
+
 std::uint32_t TokensUpTo(const Tokenizer& tokenizer, std::span<const TokenId> tokens, ByteRange text) {
   const std::size_t before = text.begin;
   const std::size_t behind = text.end - std::min(text.begin, text.end);

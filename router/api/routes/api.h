@@ -50,6 +50,7 @@
 #include "router/api/answers/api_observer.h"
 #include "router/api/answers/generation.h"
 #include "router/api/answers/openai_answer.h"
+#include "router/api/diagnosis_memory.h"
 #include "router/api/operator/verb.h"
 #include "router/api/requests/chat_request.h"
 #include "router/api/requests/prompt.h"
@@ -70,19 +71,20 @@ struct ApiOptions {
   Duration request_timeout = std::chrono::hours(1);  // at most; a request's header may shorten it
   PrefixText prefix_text = PrefixText::kHide;        // in /admin/v1/prefixes
   RenderSettings::Content message_content = RenderSettings::Content::kText;
-  std::optional<ToolFamily> tool_family = {};            // overrides what the models' templates say
-  std::shared_ptr<PromptMemo> prompt_memo = {};          // null: nothing of prompts is remembered
-  std::shared_ptr<SharedPrefixes> shared_prefixes = {};  // null: tenants share nothing
-  std::shared_ptr<KeyRing> api_keys = {};                // null: the API needs no key
-  std::shared_ptr<KeyRing> admin_keys = {};              // of the other listeners
-  ModelAliases model_aliases = {};                       // for every caller
-  std::vector<std::string> pass_through = {};            // paths that go to engines, beside those in api.cc
-  std::vector<std::string> cors_origins = {};            // pages that may call the API without a key; see cors.h
-  SessionHeaders session_headers = {};                   // none: the body alone names a session
-  Tracing tracing = {};                                  // of generations
-  std::function<std::string()> metrics_text = {};        // the body of /metrics
-  std::function<std::string()> history_json = {};        // the body of /admin/v1/history
-  std::function<std::int64_t()> unix_seconds_now = {};   // wall time, for `created`
+  std::optional<ToolFamily> tool_family = {};              // overrides what the models' templates say
+  std::shared_ptr<PromptMemo> prompt_memo = {};            // null: nothing of prompts is remembered
+  std::shared_ptr<SharedPrefixes> shared_prefixes = {};    // null: tenants share nothing
+  std::shared_ptr<KeyRing> api_keys = {};                  // null: the API needs no key
+  std::shared_ptr<KeyRing> admin_keys = {};                // of the other listeners
+  ModelAliases model_aliases = {};                         // for every caller
+  std::vector<std::string> pass_through = {};              // paths that go to engines, beside those in api.cc
+  std::vector<std::string> cors_origins = {};              // pages that may call the API without a key; see cors.h
+  SessionHeaders session_headers = {};                     // none: the body alone names a session
+  std::shared_ptr<DiagnosisMemory> diagnosis_memory = {};  // null: no request is compared with an earlier one
+  Tracing tracing = {};                                    // of generations
+  std::function<std::string()> metrics_text = {};          // the body of /metrics
+  std::function<std::string()> history_json = {};          // the body of /admin/v1/history
+  std::function<std::int64_t()> unix_seconds_now = {};     // wall time, for `created`
 };
 
 class Api {
@@ -118,6 +120,7 @@ class Api {
   struct Route;
   struct Call;  // a request on its route
   struct ChatPrompt;
+  struct PromptParts;
   struct Prompt;  // a request that is ready for generation
 
   [[nodiscard]] static std::span<const Route> Routes();
@@ -191,6 +194,12 @@ class Api {
   [[nodiscard]] Result<void> CompleteCacheFields(const Call& call, CacheFields& fields) const;
   // The longest time for which the call's key may keep blocks.
   [[nodiscard]] static std::uint64_t MostRetentionMs(const Call& call);
+  // The parts of a chat, for comparison with later ones; null where nothing is kept.
+  [[nodiscard]] std::shared_ptr<const PromptParts> PartsOf(const ChatRequest& chat,
+                                                           const jinja::TracedText& text) const;
+  // Compares a chat with the one before it, and keeps what later ones need. `chat` may be null.
+  void CompareAndKeep(const Call& call, const CacheFields& cache, const PromptParts* chat,
+                      std::span<GenerateSpec> specs, const std::string& answer_id) const;
   static void SetPrewarm(SamplingFields& fields);
   static void SetLifetimes(const Call& call, std::size_t prompt_tokens, std::span<const PlacedBreakpoint> breakpoints,
                            CacheFields& fields);

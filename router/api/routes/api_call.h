@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -53,6 +54,16 @@ struct Api::Call {
   std::vector<BlockHash> pieces = {};    // the same
   std::size_t instruction_pieces = 0;    // the same
   std::shared_ptr<ClientWatch> client = std::make_shared<ClientWatch>();
+};
+
+// The hashes of a chat's parts, and where its messages begin in its text, for comparison with other requests.
+struct Api::PromptParts {
+  std::uint64_t tools = 0;  // and all else that stands before the conversation
+  std::uint64_t system = 0;
+  std::uint64_t effort = 0;
+  std::vector<std::uint64_t> messages;
+  std::vector<std::size_t> begins;
+  std::size_t text_bytes = 0;
 };
 
 // The model that a name means to who calls: what an alias of the key or else of the router stands for, or itself.

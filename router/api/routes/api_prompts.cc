@@ -58,12 +58,17 @@ std::set<std::string, std::less<>> CustomToolsOf(const ToolSet& tools) {
   return names;
 }
 
+Diagnosis DiagnosisOf(const SamplingFields& fields) {
+  return fields.cache.wants_diagnosis ? Diagnosis::kTell : Diagnosis::kOmit;
+}
+
 OpenAiAnswerOptions AnswerOptions(const ServedModel& model, const SamplingFields& fields, Echo echo) {
   return {.tokenizer = model.tokenizer,
           .usage_report = fields.usage_report,
           .token_ids = fields.token_ids,
           .logprobs = fields.generate.output_logprobs ? Logprobs::kTell : Logprobs::kOmit,
-          .echo = echo};
+          .echo = echo,
+          .diagnosis = DiagnosisOf(fields)};
 }
 
 struct AnswerParts {
@@ -121,7 +126,8 @@ struct Api::Prompt {
   OutputFamily family;  // of a chat's model; a completion's output is plain
   ReasoningStart reasoning_start = ReasoningStart::kNever;
   ToolSet tools;
-  std::uint32_t earlier_calls = 0;  // of a chat
+  std::uint32_t earlier_calls = 0;           // of a chat
+  std::shared_ptr<const PromptParts> parts;  // null: it is compared with nothing
   ByteBudget::Guard answer_memory;
 };
 
@@ -162,6 +168,7 @@ Result<void> Api::ConstrainCalls(const ServedModel& model, Prompt& prompt) {
 struct Api::ChatPrompt {
   HashedTokens read;
   std::vector<PlacedBreakpoint> breakpoints;
+  std::shared_ptr<const PromptParts> parts;
   ReasoningStart reasoning_start = ReasoningStart::kNever;
 };
 
@@ -221,41 +228,6 @@ Result<void> Api::HoldToPriority(const Call& call, CacheFields& fields) {
   }
   fields.priority = std::min(fields.priority, most);
   return {};
-}
-
-Result<void> Api::CompleteCacheFields(const Call& call, CacheFields& fields) const {
-  if (fields.session_id.empty()) fields.session_id = options_.session_headers.NameIn(call.request);
-  const std::uint64_t most = MostRetentionMs(call);
-  fields.expect_return_ms = std::min(fields.expect_return_ms, most);
-  if (fields.retention) {
-    fields.retention->prompt_duration_ms = std::min(fields.retention->prompt_duration_ms, most);
-    fields.retention->decode_duration_ms = std::min(fields.retention->decode_duration_ms, most);
-  }
-  return HoldToPriority(call, fields);
-}
-
-std::uint64_t Api::MostRetentionMs(const Call& call) {
-  return call.admission == nullptr ? wire::kMaxKeepMs : call.admission->key().max_retention_ms;
-}
-
-// The worker draws one token, which no client sees, so it may be any.
-void Api::SetPrewarm(SamplingFields& fields) {
-  if (!fields.cache.options.prewarm) return;
-  fields.max_output_tokens = 0;
-  wire::Generate& generate = fields.generate;
-  generate.sample_count = 1;
-  generate.min_output_tokens = 0;
-  generate.constraint.reset();
-  generate.output_logprobs.reset();
-}
-
-void Api::SetLifetimes(const Call& call, std::size_t prompt_tokens, std::span<const PlacedBreakpoint> breakpoints,
-                       CacheFields& fields) {
-  fields.lifetimes = LifetimesOf(fields, breakpoints, static_cast<std::uint32_t>(prompt_tokens));
-  for (wire::Lifetime& lifetime : fields.lifetimes) {
-    lifetime.duration_ms = std::min(lifetime.duration_ms, MostRetentionMs(call));
-  }
-  std::erase_if(fields.lifetimes, [](const wire::Lifetime& lifetime) { return lifetime.duration_ms == 0; });
 }
 
 // The request's deadline. Its header can only shorten the server's timeout.
@@ -341,6 +313,7 @@ void Api::Responses(Call& call) {
   identity.model = call.asked_name;
   identity.echo = std::move(request->echo);
   identity.tool_names = std::move(request->tool_names);
+  identity.diagnosis = DiagnosisOf(prompt->fields);
   const std::string id = identity.id;
   Generate(call, std::move(prompt).value(), id, std::make_unique<ResponsesAnswer>(std::move(identity)));
 }
@@ -349,8 +322,9 @@ void Api::Messages(Call& call) {
   call.field_of = &MessagesFieldOf;
   Result<Prompt> prompt = ReadChat(call, ReadModelBody(call, &ParseMessagesRequest));
   if (!prompt.ok()) return AnswerError(call, prompt.error());
-  const std::string id = NewId("msg_");
-  Generate(call, std::move(prompt).value(), id, std::make_unique<MessagesAnswer>(MessageIdentity{id, call.asked_name}));
+  MessageIdentity identity{NewId("msg_"), call.asked_name, DiagnosisOf(prompt->fields)};
+  const std::string id = identity.id;
+  Generate(call, std::move(prompt).value(), id, std::make_unique<MessagesAnswer>(std::move(identity)));
 }
 
 void Api::CountTokens(Call& call) {
@@ -389,6 +363,7 @@ Result<Api::ChatPrompt> Api::ReadChatPrompt(Call& call, const ChatRequest& chat)
   prompt.reasoning_start = ReasoningStartOf(call.model->chat_template->family(), text.bytes);
   ROOST_ASSIGN_OR_RETURN(prompt.read,
                          ReadRenderedPrompt(*call.model, text, {*memo_, chat.sampling.cache, ScopeOf(call)}));
+  prompt.parts = PartsOf(chat, text);
   if (!chat.marks.empty()) prompt.breakpoints = PlaceMarks(*call.model, chat, text, prompt.read.tokens);
   return prompt;
 }
@@ -417,6 +392,7 @@ Result<Api::Prompt> Api::ReadChat(Call& call, Result<ChatRequest> chat) {
   const auto cut = static_cast<std::uint32_t>(whole_size - read.read.tokens.size());
   for (PlacedBreakpoint& each : read.breakpoints) each.end_token -= std::min(each.end_token, cut);
   SetLifetimes(call, read.read.tokens.size(), read.breakpoints, prompt.fields.cache);
+  if (cut == 0) prompt.parts = std::move(read.parts);
   ROOST_RETURN_IF_ERROR(AddSpec(call, std::move(read.read), "messages", prompt));
   ROOST_RETURN_IF_ERROR(HoldSpecs(call, prompt));
   return prompt;
@@ -545,6 +521,7 @@ void Api::Generate(const Call& call, Prompt prompt, const std::string& answer_id
                    std::unique_ptr<AnswerFormat> format) {
   const SamplingFields& fields = prompt.fields;
   if (fields.unknown_field_count > 0) services_.observer.OnUnknownFields(fields.unknown_field_count);
+  CompareAndKeep(call, fields.cache, prompt.parts.get(), prompt.specs, answer_id);
   GenerationOptions options;
   options.route = call.route;
   options.request_id = fields.request_id.empty() ? call.request.request_id : fields.request_id;

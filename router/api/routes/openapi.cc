@@ -127,7 +127,7 @@ constexpr std::array kAnswerSchemas{
                           R"("prompt_tokens_details"],"properties":{"prompt_tokens":{"type":"integer"},)"
                           R"("completion_tokens":{"type":"integer"},"total_tokens":{"type":"integer"},)"
                           R"("prompt_tokens_details":{"type":"object","required":["cached_tokens"],"properties":{)"
-                          R"("cached_tokens":{"type":"integer"}}}}})"},
+                          R"("cached_tokens":{"type":"integer"},"cache_write_tokens":{"type":"integer"}}}}})"},
     AnswerSchema{"ChatCompletion",
                  R"({"type":"object","required":["id","object","created","model","choices","usage"],"properties":{)"
                  R"("id":{"type":"string"},"object":{"const":"chat.completion"},"created":{"type":"integer"},)"
@@ -153,7 +153,9 @@ constexpr std::array kAnswerSchemas{
                  R"({"type":"object","required":["id","type","role","model","content","stop_reason","usage"],)"
                  R"("properties":{"id":{"type":"string"},"type":{"const":"message"},"role":{"const":"assistant"},)"
                  R"("content":{"type":"array","items":{"type":"object","required":["type"]}},)"
-                 R"("stop_reason":{"enum":["end_turn","max_tokens","stop_sequence","tool_use"]}}})"},
+                 R"("stop_reason":{"enum":["end_turn","max_tokens","stop_sequence","tool_use"]},)"
+                 R"("diagnostics":{"type":["object","null"]},"usage":{"type":"object","required":["input_tokens",)"
+                 R"("cache_creation_input_tokens","cache_read_input_tokens","output_tokens"]}}})"},
     AnswerSchema{"TokenCount",
                  R"({"type":"object","required":["input_tokens"],"properties":{"input_tokens":{"type":"integer"}}})"},
     AnswerSchema{"Tokens",

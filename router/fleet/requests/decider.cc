@@ -40,10 +40,10 @@ std::optional<Placement> Decider::Decide(const PlacementQuery& query, Instant no
   if (fleet->has_roles()) ConsiderApart(route, *fleet, query.together, *decision);
   metrics_.OnDecision(policy_.name(), decision->reason);
   metrics_.OnDecisionAudit(spec.model->model_name(), *decision, audit);
-  const std::uint64_t number = Log(query, *decision, audit, now);
   Worker& worker = worker_registry_.At(decision->slot);
-  const std::uint32_t elsewhere_tokens = TokensElsewhere(route, worker);
-  return Placement{worker, *std::move(decision), number, now, elsewhere_tokens};
+  decision->elsewhere_tokens = TokensElsewhere(route, worker);
+  const std::uint64_t number = Log(query, *decision, audit, now);
+  return Placement{worker, *std::move(decision), number, now};
 }
 
 // The deepest come first.
@@ -119,12 +119,13 @@ Decider::Prediction Decider::PredictionOf(const Placement& placement) {
           .in_seconds = placement.decision.in_seconds,
           .cached_tokens = placement.decision.matched_tokens,
           .arriving_tokens = placement.decision.arriving_tokens,
-          .elsewhere_tokens = placement.elsewhere_tokens};
+          .elsewhere_tokens = placement.decision.elsewhere_tokens};
 }
 
-void Decider::OnOutcome(const Prediction& prediction, std::uint32_t cached_tokens, Instant first_token_at) {
-  log_.SetOutcome(prediction.number,
-                  {.cached_tokens = cached_tokens, .ttft_seconds = ToSeconds(first_token_at - prediction.decided_at)});
+void Decider::OnOutcome(const Prediction& prediction, const Found& found, Instant first_token_at) {
+  log_.SetOutcome(prediction.number, {.cached_tokens = found.cached_tokens,
+                                      .ttft_seconds = ToSeconds(first_token_at - prediction.decided_at),
+                                      .miss = found.miss});
 }
 
 void Decider::OnPulled(const ServedModel& model, std::uint64_t number, const Pull& pull, double predicted_seconds) {
@@ -169,7 +170,8 @@ std::uint64_t Decider::Log(const PlacementQuery& query, const Decision& decision
                         .worker_id = worker_registry_.At(decision.slot).hello.worker_id,
                         .candidate_ids = {},
                         .source_ids = {},
-                        .audit = audit};
+                        .audit = audit,
+                        .comparison = query.spec.comparison};
   record.candidate_ids.reserve(decision.candidates.size());
   record.source_ids.reserve(decision.candidates.size());
   for (const Candidate& candidate : decision.candidates) {

@@ -54,7 +54,6 @@ struct Placement {
   Decision decision;
   std::uint64_t number = 0;  // in the log
   Instant decided_at{};
-  std::uint32_t elsewhere_tokens = 0;  // of the prompt, that another worker which takes requests holds
 };
 
 class Decider {
@@ -91,7 +90,11 @@ class Decider {
   };
   [[nodiscard]] static Prediction PredictionOf(const Placement& placement);
   // It is known how many tokens an attempt found cached, with its first token or later.
-  void OnOutcome(const Prediction& prediction, std::uint32_t cached_tokens, Instant first_token_at);
+  struct Found {
+    std::uint32_t cached_tokens = 0;
+    wire::PromptMiss miss = wire::PromptMiss::kNone;
+  };
+  void OnOutcome(const Prediction& prediction, const Found& found, Instant first_token_at);
   // The attempt has no outcome and will have none; `why` is a literal.
   void OnNoOutcome(std::uint64_t number, std::string_view why) { log_.SetNoOutcome(number, why); }
   // The blocks have come that the decision let the worker fetch, or will not. `predicted_seconds` is of all of them.

@@ -172,7 +172,7 @@ void RequestTable::OnPromptComputed(Attempt& attempt, Instant now) {
 // With the first token, or as late as with the last.
 void RequestTable::OnCacheOutcome(Attempt& attempt, const wire::TokenEvent& event, Instant now) {
   if (!event.cached_token_count.has_value() || std::exchange(attempt.cache_outcome_known, true)) return;
-  decider_.OnOutcome(attempt.prediction, std::min(*event.cached_token_count, attempt.prompt_token_count),
+  decider_.OnOutcome(attempt.prediction, {std::min(*event.cached_token_count, attempt.prompt_token_count), event.miss},
                      *attempt.prompt_computed_at);
   Worker* const worker = worker_registry_.Find(attempt.worker_id);
   if (worker == nullptr) return;

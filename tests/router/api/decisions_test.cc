@@ -61,7 +61,7 @@ TEST_F(DecisionsTest, TellsEveryTermOfADecision) {
       R"("seconds_ago":2,"policy":"cache-aware","worker":"w1","reason":"deepest_match","rates_known":true,)"
       R"("block_tokens":16,"hit":"prompt 100 tokens: 64 cached in 4 blocks, 36 to prefill","copy":null,"pull":null,"apart":null,"together":null,)"
       R"("predicted":{"cached_tokens":64,"ttft_seconds":0.5,"itl_seconds":0.03125,"whole_seconds":8},)"
-      R"("actual":null,"no_actual":null,)"
+      R"("actual":null,"no_actual":null,"miss":null,)"
       R"("regret":{"cached_tokens":16,"ttft_seconds":0.25,"whole_seconds":1.5},)"
       R"("round_robin":{"cached_tokens":32,"ttft_seconds":0.75,"whole_seconds":9},)"
       R"("candidates":[{"worker":"w1","way":"held","source":null,"matched_tokens":64,"pending_tokens":0,)"
@@ -96,6 +96,20 @@ TEST_F(DecisionsTest, TellsOfTheWholeAnswerOnceItHasEnded) {
             R"({"cached_tokens":48,"ttft_seconds":0.625,"output_tokens":5,"itl_seconds":0.25,"whole_seconds":1.625})");
   dispatcher_.log[0].outcome->answer->tokens = 1;
   EXPECT_EQ(At(Ask("request_id=chatcmpl-1")->response->body, "/decisions/0/actual/itl_seconds"), "null");
+}
+
+TEST_F(DecisionsTest, SaysWhyThePromptWasNotFound) {
+  Log("chatcmpl-1");
+  dispatcher_.log[0].comparison = {
+      .before = PromptComparison::Before::kFound, .change = PromptChange::kSystem, .token = 32, .missed_tokens = 1500};
+  EXPECT_EQ(
+      At(Ask("request_id=chatcmpl-1")->response->body, "/decisions/0/miss"),
+      R"({"cause":"changed","tokens":1500,)"
+      R"("sentence":"the system prompt differs from the request before at token 32; 1,500 tokens computed again"})");
+  dispatcher_.log[0].comparison = {.before = PromptComparison::Before::kFound, .token = 96};
+  dispatcher_.log[0].outcome =
+      DecisionRecord::Outcome{.cached_tokens = 48, .ttft_seconds = 0.625, .miss = wire::PromptMiss::kEvicted};
+  EXPECT_EQ(At(Ask("request_id=chatcmpl-1")->response->body, "/decisions/0/miss/cause"), R"("evicted")");
 }
 
 TEST_F(DecisionsTest, TellsWhyNothingWillComeOfIt) {
