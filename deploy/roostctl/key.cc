@@ -48,8 +48,6 @@ int RunLinkKeyCommand(Arguments arguments, const Console& console) {
       .Add("out", options.out, "File for the secret key, which must not be there yet; NAME.key when empty")
       .AddList("workers", options.workers,
                "Names that a worker with the key may have, like w1 or gpu-*; by default NAME")
-      .Add("max-retention-seconds", options.max_retention_seconds,
-           "The longest time for which a request may keep its prompt's blocks; 0: none")
       .AddList("models", options.models, "Models that it may serve; by default all");
   if (const auto code = Ended(parser, arguments, console)) return *code;
   if (options.name.empty()) {
@@ -98,6 +96,8 @@ int RunNewKeyCommand(Arguments arguments, const Console& console) {
   parser.AddPositional("NAME", options.name, "Name of the key, for metrics and usage")
       .Add("tenant", options.tenant, "Keys of one tenant share its cache; by default the key's name")
       .Add("max-priority", options.max_priority, "The highest priority that a request may ask for", {0, 100})
+      .Add("max-retention-seconds", options.max_retention_seconds,
+           "The longest time for which a request may keep its prompt's blocks; 0: none")
       .AddList("models", options.models, "Models that it may use, such as demo-model or qwen*; all by default")
       .Add("requests-per-minute", options.requests_per_minute, "Requests a minute; 0: no limit")
       .Add("tokens-per-minute", options.tokens_per_minute, "Tokens of prompts and answers a minute; 0: no limit")
