@@ -156,7 +156,7 @@ class DiagnosesTest(unittest.TestCase):
     def test_an_eviction_is_told(self):
         messages = self.conversation("evicted")
         first, _, _, _ = self.ask(messages)
-        for i in range(24):
+        for i in range(8):  # a worker remembers as many evictions as it has blocks
             self.router.completion(text(60, f"flood {i}"), max_tokens=1)
         _, reason, header, explained = self.ask(messages, first["id"])
         self.assertEqual(reason, "unavailable")
