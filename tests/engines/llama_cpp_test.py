@@ -107,10 +107,10 @@ class LlamaSlotsTest(slots_test.SlotSuite, unittest.TestCase):
         self.assertEqual(len(one["logprobs"]["token_logprobs"]), 24)
         self.assertEqual(one["logprobs"]["token_logprobs"][0], max(one["logprobs"]["top_logprobs"][0].values()))
         plain = router.request("POST", "/v1/completions", {**body, "return_token_ids": True}).json()["choices"][0]
-        stop = plain["token_ids"][5]
+        stop = router.request("POST", "/tokenize", {"model": "demo-model", "prompt": plain["text"]}).json()["tokens"][5]
         cut = router.request("POST", "/v1/completions", {**body, "return_token_ids": True, "stop_token_ids": [stop]}).json()["choices"][0]
         self.assertEqual(cut["finish_reason"], "stop")
-        self.assertEqual(cut["token_ids"][:5], plain["token_ids"][:5])
+        self.assertTrue(plain["text"].startswith(cut["text"]), (plain, cut))
 
 
 def record():

@@ -40,16 +40,13 @@ class SlotSuite(openai_test.Fleets):
         return [(d["predicted"]["cached_tokens"], d["actual"]["cached_tokens"] // GRAIN * GRAIN) for d in router.decisions(count)[::-1]]
 
     def test_chats_keep_their_slots(self):
-        router = self.fleet("--slots", "4", "--context", "16384", *self.no_memory)
-        chats = [Chat(router, name, temperature=0) for name in "abcdef"]
-        for _ in range(5):
+        router = self.fleet("--slots", "3", "--context", "12288", *self.no_memory, servers=1)
+        chats = [Chat(router, name, temperature=0) for name in "abc"]
+        for _ in range(4):
             for chat in chats:
                 chat.turn()
         for chat in chats:
-            self.assertGreater(chat.shares[-1] + chat.shares[-2], 0, chat.shares)
-        # The first turns show that the server keeps nothing beside its slots.
-        shares = [share for chat in chats for share in chat.shares[-2:]]
-        self.assertGreater(sum(shares) / len(shares), 0.7, shares)
+            self.assertGreater(min(chat.shares[-2:]), 0.7, chat.shares)
         self.assertEqual({w["mode"] for w in router.workers()}, {"exact"})
 
     def test_promises_are_what_is_found(self):

@@ -399,9 +399,11 @@ void AdapterEngine::CloseCalls(RequestKey key) {
     const auto call = next++;
     if (call->second.key != key) continue;
     if (slots_ != nullptr) {
-      const bool was_sent = call->second.is_sent;
+      // A router needs no more than the last token: the engine is done with it, too.
+      const bool computes =
+          call->second.is_sent && call->second.output.size() < requests_.at(key).generate.max_output_tokens;
       slots_->OnEnd(call->first, call->second.output,
-                    was_sent ? SlotTable::EndKind::kCut : SlotTable::EndKind::kComplete, clock_.Now());
+                    computes ? SlotTable::EndKind::kCut : SlotTable::EndKind::kComplete, clock_.Now());
     }
     if (!call->second.is_sent) {
       calls_.erase(call);

@@ -212,10 +212,12 @@ void AdapterEngine::FollowWatch() {
   if (watch_.TakeNewLoad()) {
     const EngineLoad& load = watch_.load();
     const std::uint32_t all = load.running_requests.value_or(0) + load.waiting_requests.value_or(0);
-    const std::size_t unsent = slots_ == nullptr ? 0 : slots_->waiting_count();
-    const auto own = static_cast<std::uint32_t>(calls_.size() - unsent + forward_count_);
-    if (slots_ != nullptr) slots_->OnSlots(load.slots, clock_.Now());
+    const auto own = static_cast<std::uint32_t>(calls_.size() + forward_count_);
     other_requests_ = all > own ? all - own : 0;
+    if (slots_ != nullptr) {
+      slots_->OnSlots(load.slots, load.asked_at);
+      other_requests_ = slots_->foreign_count();
+    }
     if (load.tier_tokens) CountTier(*load.tier_tokens);
     report_due_ = true;
   }

@@ -135,6 +135,7 @@ struct EngineLoad {
   std::optional<double> started_at = {};
   std::optional<double> tier_tokens = {};  // of prompts, taken from a tier behind the engine's cache since the start
   std::vector<SlotState> slots = {};       // by number
+  Instant asked_at = {};                   // when the page was asked for
 };
 
 // One call for one choice. The references last for the call.

@@ -78,7 +78,7 @@ bool EngineWatch::IsAsking(Page page) const {
 
 void EngineWatch::Ask(Page page, HttpCall call) {
   const CallId id = ids_.Next();
-  calls_[id] = Call{.page = page};
+  calls_[id] = Call{.page = page, .asked_at = clock_.Now()};
   port_.Start(id, std::move(call));
 }
 
@@ -128,6 +128,7 @@ void EngineWatch::OnEnd(const Call& call, const HttpEnd& end) {
 void EngineWatch::OnLoad(const Call& call, const HttpEnd& end) {
   if (end.how == CallEnd::kNotConnected) return GoAway(end.why);
   load_ = end.how == CallEnd::kComplete && call.status == 200 ? protocol_.ReadLoad(call.body, facts_) : EngineLoad();
+  load_.asked_at = call.asked_at;
   has_new_load_ = true;
   if (load_.computed_tokens || load_.used_share) {
     if (seen_load_ && IsProgress(*seen_load_, load_)) last_life_ = clock_.Now();

@@ -78,6 +78,7 @@ class EngineWatch {
     Page page = Page::kLoad;
     int status = 0;
     std::string body = {};
+    Instant asked_at = {};
   };
 
   void Ask(Page page, HttpCall call);

@@ -14,8 +14,6 @@ constexpr std::size_t kLookedAt = 16;
 constexpr std::uint32_t kMostOvertaken = 4;
 // A server that tells nothing of its slots has noticed the end of a call after this long.
 constexpr Duration kLongestEnd = std::chrono::seconds(5);
-// It is sure to have on a page what was sent this long before the page before.
-constexpr Duration kPageDelay = std::chrono::milliseconds(250);
 constexpr int kIdlePages = 2;
 // The chance that a sequence is asked for again halves within this time.
 constexpr double kHalfLifeSeconds = 60;
@@ -194,7 +192,7 @@ SlotTable::Grant SlotTable::Place(std::size_t index, Wanted wanted, Instant now)
   slot.use = SlotUse::kOurs;
   slot.promised = found;
   slot.is_computed = false;
-  slot.odd_pages = 0;
+  slot.task.reset();
   slot.changed = now;
   slot.request = std::move(wanted);
   return grant;
@@ -310,38 +308,41 @@ void SlotTable::OnEnd(CallId call, std::span<const TokenId> output, EndKind how,
   slot->held.used = now;
   slot->use = how == EndKind::kComplete ? SlotUse::kIdle : SlotUse::kEnding;
   slot->idle_pages = 0;
-  slot->odd_pages = 0;
-  slot->was_cut = how == EndKind::kCut;
+  slot->has_more = how == EndKind::kCut;
   slot->changed = now;
   slot->request.reset();
 }
 
-void SlotTable::OnSlots(std::span<const SlotState> states, Instant now) {
-  const Instant page_before = std::exchange(last_page_, now);
+// A page that was asked for after a slot's last request had ended shows what that has left, or another client's task.
+void SlotTable::OnSlots(std::span<const SlotState> states, Instant asked) {
   for (std::size_t i = 0; i < std::min(states.size(), slots_.size()); ++i) {
     Slot& slot = slots_[i];
     const SlotState& state = states[i];
-    const bool is_new = state.task != std::exchange(slot.task, state.task) && state.task && has_pages_;
-    if (slot.use == SlotUse::kOurs) continue;
+    if (slot.use == SlotUse::kOurs || asked <= slot.changed) continue;
     if (slot.use == SlotUse::kEnding) {
       slot.idle_pages = state.is_busy ? 0 : slot.idle_pages + 1;
       if (slot.idle_pages >= kIdlePages) slot.use = SlotUse::kIdle;
       continue;
     }
-    // One of another client may have come right after ours: then another number of tokens is there.
-    const bool goes_on = slot.was_cut && state.held_tokens > slot.held.tokens;
-    const bool is_odd = !state.is_busy && state.task && state.held_tokens != slot.held.tokens && !goes_on;
-    slot.odd_pages = is_odd ? slot.odd_pages + 1 : 0;
-    const bool is_other = is_new || (state.is_busy && slot.use == SlotUse::kIdle);
-    if ((is_other && slot.changed + kPageDelay < page_before) || slot.odd_pages == kIdlePages) OnForeign(slot, state);
+    const std::optional<std::uint32_t> task_before = std::exchange(slot.task, state.task);
+    const bool is_new = task_before && state.task && *task_before != *state.task;
+    const bool goes_on = slot.has_more && state.held_tokens > slot.held.tokens;
+    const bool is_odd = state.task && state.held_tokens != slot.held.tokens && !goes_on;
     if (slot.use == SlotUse::kForeign && !state.is_busy) slot.use = SlotUse::kIdle;
+    const bool is_busy = state.is_busy && slot.use == SlotUse::kIdle;
+    if (is_new || is_busy || (is_odd && !state.is_busy)) OnForeign(slot, state);
   }
-  has_pages_ = true;
+}
+
+std::uint32_t SlotTable::foreign_count() const {
+  return static_cast<std::uint32_t>(
+      std::count_if(slots_.begin(), slots_.end(), [](const Slot& slot) { return slot.use == SlotUse::kForeign; }));
 }
 
 // The slot keeps what the task found there. A task that is over no longer tells it.
 void SlotTable::OnForeign(Slot& slot, const SlotState& state) {
   slot.use = state.is_busy ? SlotUse::kForeign : SlotUse::kIdle;
+  slot.has_more = true;
   const std::uint32_t kept = state.is_busy ? std::min(state.kept_tokens, slot.held.tokens) : 0;
   if (has_memory_ && state.is_busy && LosesMost(slot.held.tokens, kept)) Keep(slot.held);
   Held next = slot.held;
@@ -362,7 +363,6 @@ void SlotTable::OnEngineRestart(Instant) {
   has_memory_ = true;
   memory_has_shown_ = false;
   memory_limit_ = MostMemory();
-  has_pages_ = false;
 }
 
 // ---- what routers are told ----

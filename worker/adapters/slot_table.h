@@ -66,10 +66,12 @@ class SlotTable final : public BlockSource {
   enum class EndKind { kComplete, kCut };
   // After kCut the server may need a moment to notice. `output` has all tokens that came. Unknown calls are ignored.
   void OnEnd(CallId call, std::span<const TokenId> output, EndKind how, Instant now);
-  // The server's page.
-  void OnSlots(std::span<const SlotState> states, Instant now);
+  // The server's page, and when it was asked for.
+  void OnSlots(std::span<const SlotState> states, Instant asked);
 
   [[nodiscard]] std::size_t waiting_count() const { return queue_.size(); }
+  // Slots where other clients' tasks run.
+  [[nodiscard]] std::uint32_t foreign_count() const;
 
   // ---- BlockSource ----
   [[nodiscard]] std::vector<int> fds() override { return {}; }
@@ -117,10 +119,9 @@ class SlotTable final : public BlockSource {
     std::uint32_t promised = 0;
     std::optional<std::uint64_t> younger_tokens = {};  // in memory than the entry that it is to find there
     bool is_computed = false;
-    int idle_pages = 0;    // of kEnding
-    int odd_pages = 0;     // on which it holds something else
-    bool was_cut = false;  // it may hold more tokens behind those that are known
-    Instant changed = {};  // by a request of ours
+    int idle_pages = 0;     // of kEnding
+    bool has_more = false;  // there may be more tokens behind those that are known
+    Instant changed = {};   // by a request of ours
     std::optional<std::uint32_t> task = {};
   };
   struct Block {
@@ -163,8 +164,6 @@ class SlotTable final : public BlockSource {
   std::uint64_t memory_limit_;
   bool has_memory_ = true;
   bool memory_has_shown_ = false;  // something was found there
-  Instant last_page_ = {};
-  bool has_pages_ = false;
 
   std::unordered_map<BlockHash, Block, BlockHashHasher> blocks_;
   std::vector<wire::CacheEvent> events_;  // since the last TakeEvents

@@ -340,6 +340,8 @@ TEST_F(SlotTableTest, OwnTasksAreNoStrangers) {
     Turn(a, task == 1 ? 0 : 319);
     Page({task, 0});
     EXPECT_EQ(Told(a), 20U);
+    Page({task, 0});
+    EXPECT_EQ(Told(a), 20U);
   }
 }
 
