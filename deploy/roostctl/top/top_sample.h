@@ -26,7 +26,7 @@ struct WorkerTotals {
 struct TopWorker {
   std::string name = {};
   std::string state = {};
-  std::string role = {};  // both, prefill or decode
+  std::string role = {};               // both, prefill or decode
   std::uint64_t running_requests = 0;  // of all routers, as the next
   std::uint64_t waiting_requests = 0;
   std::uint64_t blocks = 0;

@@ -161,9 +161,9 @@ void WriteOutcome(const DecisionRecord& record, JsonWriter& json) {
 // "miss": null where nothing is known to have been missed.
 void WriteMiss(const DecisionRecord& record, JsonWriter& json) {
   PromptOutcome outcome{.prompt_tokens = record.prompt_token_count,
-                       .block_tokens = record.block_tokens,
-                       .cached_tokens = record.decision.matched_tokens,
-                       .elsewhere_tokens = record.decision.elsewhere_tokens};
+                        .block_tokens = record.block_tokens,
+                        .cached_tokens = record.decision.matched_tokens,
+                        .elsewhere_tokens = record.decision.elsewhere_tokens};
   if (record.outcome) {
     outcome.cached_tokens = record.outcome->cached_tokens;
     outcome.miss = record.outcome->miss;
