@@ -57,7 +57,7 @@ CACHE = {
             panel("Prompts apart, or why not", "With workers of other roles than both: prompts that a worker for prompts computed, and the "
                   "reasons why the others were computed where their answers are.", "cps",
                   [("apart", rate("roost_router_decisions_total", where='reason="apart"')),
-                   ("{{why}}", rate("roost_router_prompts_together_total", "why"))], stack=True),
+                   ("{{reason}}", rate("roost_router_prompts_together_total", "reason"))], stack=True),
             panel("Handovers", "leave: prefixes of workers that drain, to those that stay. join: to new workers. partial: some found no room, "
                   "or did not come in time.", "cps", [("{{kind}}: {{outcome}}", rate("roost_router_handovers_total", "kind, outcome"))], stack=True),
             panel("Value of a cache", "Seconds of prefill in an hour that a worker's cache saves and no other's could. The worker with "

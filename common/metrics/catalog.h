@@ -139,7 +139,7 @@ inline constexpr Metric kRouterPulls{Kind::kCounter, "roost_router_pulls_total",
     "Orders to workers to fetch blocks from another worker, by how they ended: complete, missing (the source does not hold the rest), busy, slow, broken, wrong, no_room, cancelled, refused or unanswered."};
 inline constexpr Metric kRouterPulledTokens{Kind::kCounter, "roost_router_pulled_tokens_total", "model",
     "Prompt tokens whose blocks workers fetched from other workers instead of computing them."};
-inline constexpr Metric kRouterPromptsTogether{Kind::kCounter, "roost_router_prompts_together_total", "model,why",
+inline constexpr Metric kRouterPromptsTogether{Kind::kCounter, "roost_router_prompts_together_total", "model,reason",
     "Prompts computed where their answers are although there were workers for prompts, by the reason. Those computed apart are in roost_router_decisions_total."};
 inline constexpr Metric kRouterHandovers{Kind::kCounter, "roost_router_handovers_total", "model,kind,outcome",
     "Handovers of prefixes from workers that leave, and to workers that join, by how they ended: complete, partial (some found no room, did not come in time, or were left) or nothing (there was none, or nobody to take it)."};

@@ -335,8 +335,23 @@ jinja::WrittenRanges::const_iterator RangeAt(const TracedText& text, std::size_t
                               [byte](const ByteRange& range) { return range.end <= byte; });
 }
 
-// memmem takes linear time whatever the texts are, unlike std::string_view::find.
+// The first given byte from there on that is no blank, else the text's end. O(ranges from there to the result's).
+std::size_t FirstGiven(const TracedText& text, std::size_t from) {
+  for (auto range = RangeAt(text, from); from < text.bytes.size(); ++range) {
+    const std::size_t end = range == text.written.end() ? text.bytes.size() : range->begin;
+    const std::size_t at = from < end ? text.bytes.find_first_not_of(kBlanks, from) : end;
+    if (at < end) return at;
+    if (range == text.written.end()) break;
+    from = range->end;
+  }
+  return text.bytes.size();
+}
+
+// Nearly always it is what the template takes next. Elsewhere memmem takes linear time whatever the texts are, unlike
+// std::string_view::find.
 std::optional<std::size_t> FindGiven(const TracedText& text, std::string_view wanted, std::size_t from) {
+  const std::size_t next = FirstGiven(text, from);
+  if (std::string_view(text.bytes).substr(next).starts_with(wanted)) return next;
   for (int i = 0; i < kMostTries && from < text.bytes.size(); ++i) {
     const void* const found = memmem(text.bytes.data() + from, text.bytes.size() - from, wanted.data(), wanted.size());
     if (found == nullptr) return std::nullopt;

@@ -99,7 +99,7 @@ TEST(FleetMetricsTest, CountsUnderTheNamesOfTheCatalog) {
                            R"(roost_router_routed_ttft_seconds_total{choice="chosen",model="demo"} 0.5)",
                            R"(roost_router_routed_ttft_seconds_total{choice="round_robin",model="demo"} 2)",
                            R"(roost_router_regret_tokens_total{model="demo"} 32)",
-                           R"(roost_router_prompts_together_total{model="demo",why="price"} 1)",
+                           R"(roost_router_prompts_together_total{model="demo",reason="price"} 1)",
                            R"(roost_router_regret_seconds_total{model="demo"} 0.25)",
                            R"(roost_router_routed_whole_seconds_total{choice="chosen",model="demo"} 8)",
                            R"(roost_router_routed_whole_seconds_total{choice="round_robin",model="demo"} 9)",
