@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "common/metrics/registry.h"
+#include "router/route/apart.h"
 
 namespace roost::router {
 
@@ -220,6 +221,7 @@ class RegistryFleetMetrics final : public FleetMetrics {
     for (auto& reason : NamesOf<RetryReason>()) Counter(metrics::kRouterRetries, {model, reason});
     for (auto& reason : NamesOf<LostReason>()) Counter(metrics::kRouterWorkersLost, {model, reason});
     for (auto& reason : NamesOf<QueueRefusal>()) Counter(metrics::kRouterQueueRefused, {model, reason});
+    for (auto& reason : NamesOf<Together>()) Counter(metrics::kRouterPromptsTogether, {model, reason});
     for (auto& kind : NamesOf<HandoverKind>()) {
       for (auto& end : NamesOf<HandoverEnd>()) Counter(metrics::kRouterHandovers, {model, kind, end});
     }
