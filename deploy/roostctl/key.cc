@@ -97,7 +97,7 @@ int RunNewKeyCommand(Arguments arguments, const Console& console) {
       .Add("tenant", options.tenant, "Keys of one tenant share its cache; by default the key's name")
       .Add("max-priority", options.max_priority, "The highest priority that a request may ask for", {0, 100})
       .Add("max-retention-seconds", options.max_retention_seconds,
-           "The longest time for which a request may keep its prompt's blocks; 0: none", {0, wire::kMaxKeepMs / 1000})
+           "The longest time for which a request may keep its prompt's blocks; 0: none", {0, kMostRetentionSeconds})
       .AddList("models", options.models, "Models that it may use, such as demo-model or qwen*; all by default")
       .Add("requests-per-minute", options.requests_per_minute, "Requests a minute; 0: no limit")
       .Add("tokens-per-minute", options.tokens_per_minute, "Tokens of prompts and answers a minute; 0: no limit")

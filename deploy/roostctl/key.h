@@ -29,11 +29,13 @@ int RunLinkKey(const LinkKeyOptions& options, std::ostream& out, std::ostream& e
 
 extern const Command kLinkKeyCommand;
 
+inline constexpr std::uint64_t kMostRetentionSeconds = wire::kMaxKeepMs / 1000;
+
 struct NewKeyOptions {
   std::string name;
   std::string tenant;  // empty: the name
   std::uint32_t max_priority = 50;
-  std::uint64_t max_retention_seconds = wire::kMaxKeepMs / 1000;
+  std::uint64_t max_retention_seconds = kMostRetentionSeconds;
   std::vector<std::string> models;        // empty: all
   std::uint64_t requests_per_minute = 0;  // 0: no limit, as for the next two
   std::uint64_t tokens_per_minute = 0;
