@@ -178,10 +178,11 @@ TEST_F(FleetCoreChoicesTest, CancelReachesEveryAttempt) {
 }
 
 // `old`, which still has to say hello, gets no request with these wishes; a new worker does.
-void ExpectOnlyNewWorkersGet(FleetSim& sim, FakeWorker& old, const GenerateSpec& wishes) {
+void ExpectOnlyNewWorkersGet(FleetSim& sim, FakeWorker& old, const GenerateSpec& wishes,
+                             ErrorCode refusal = ErrorCode::kUnavailable) {
   old.SayHello();
   sim.DeliverAll();
-  EXPECT_EQ(sim.Submit(MakePrompt(1, 20), 4, wishes).refusal->code, ErrorCode::kUnavailable);
+  EXPECT_EQ(sim.Submit(MakePrompt(1, 20), 4, wishes).refusal->code, refusal);
   sim.JoinWorker("new");
   for (int i = 0; i < 4; ++i) EXPECT_TRUE(sim.Submit(MakePrompt(1, 20), 4, wishes).id.has_value());
   sim.DeliverAll();
@@ -225,7 +226,7 @@ TEST(FleetCoreTest, LeastOutputsGoToWorkersThatKnowOfThem) {
   old.hello().features.erase(wire::Feature::kMinOutputTokens);
   GenerateSpec wishes;
   wishes.generate.min_output_tokens = 3;
-  ExpectOnlyNewWorkersGet(sim, old, wishes);
+  ExpectOnlyNewWorkersGet(sim, old, wishes, ErrorCode::kInvalidArgument);
   EXPECT_TRUE(sim.Submit(MakePrompt(2, 20), 4).id.has_value());
 }
 
