@@ -46,8 +46,11 @@ void BlockServer::Stop() {
   if (acceptor_.joinable()) acceptor_.join();
   listener_.Close();  // a peer that dials hears at once that none listens
   blocks_.WakeFollowers();
-  const std::lock_guard lock(mutex_);
-  for (const Served& served : served_) served.connection.Shut();
+  {
+    const std::lock_guard lock(mutex_);
+    for (const Served& served : served_) served.connection.Shut();
+  }
+  // Without the lock: a handshake under way may still take it. Nothing else changes the list any more.
   for (Served& served : served_) served.thread.join();
   served_.clear();
 }

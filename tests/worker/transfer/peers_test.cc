@@ -509,6 +509,18 @@ TEST_F(PeersTest, AFetchThatDripsEndsItsConnection) {
   EXPECT_EQ(server_->counts().served_bytes, 0U);
 }
 
+TEST_F(PeersTest, TheServerStopsWhileHandshakesAreUnderWay) {
+  for (int round = 0; round < 200; ++round) {
+    const auto server =
+        BlockServer::Start(*from_.blocks, {.worker_id = "a", .layout = kLayout, .address = {"127.0.0.1", 0}}).value();
+    const auto endpoint = wire::ParseNumericAddress(server->address()).value();
+    std::vector<PeerConnection> connections;
+    for (int i = 0; i < 6; ++i) connections.push_back(PeerConnection::Connect(endpoint).value());
+    for (PeerConnection& connection : connections) EXPECT_TRUE(connection.Send(BytesOf(HelloTo("a")), {}).ok());
+    server->Stop();
+  }
+}
+
 // A server that gets anything but the protocol ends the connection, and goes on.
 TEST_F(PeersTest, TheServerEndsConnectionsThatAreNoPeers) {
   Rng rng(1);
