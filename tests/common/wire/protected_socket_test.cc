@@ -245,6 +245,8 @@ TEST_F(ProtectedSocketTest, AKeyThatIsWithdrawnLosesItsLinkAndComesBackWhenItIsT
   }
   guard->Replace(PeersOfRouter({{two.public_key, {"w2"}, {"*"}}}));
   ASSERT_TRUE(WaitUntil([&] { return router.Send(of_one, BytesOf("x")) == SendOutcome::kUnreachable; }));
+  const auto knows_it = [&] { return first.Send(BytesOf("from nobody")) == SendOutcome::kFull; };
+  ASSERT_TRUE(WaitUntil(knows_it)) << "until then what it sends is lost with its link";
   EXPECT_EQ(FailureOf(first), HandshakeFailure::kRefused);
   EXPECT_EQ(router.Send(of_two, BytesOf("x")), SendOutcome::kSent) << "others keep theirs";
   // Rotation: the old key goes once the new one is in use.
