@@ -140,7 +140,7 @@ inline constexpr Metric kRouterPulls{Kind::kCounter, "roost_router_pulls_total",
 inline constexpr Metric kRouterPulledTokens{Kind::kCounter, "roost_router_pulled_tokens_total", "model",
     "Prompt tokens whose blocks workers fetched from other workers instead of computing them."};
 inline constexpr Metric kRouterPromptsTogether{Kind::kCounter, "roost_router_prompts_together_total", "model,reason",
-    "Prompts computed where their answers are although there were workers for prompts, by the reason. Those computed apart are in roost_router_decisions_total."};
+    "Prompts computed where their answers are, in fleets that have workers for prompts alone, by the reason. Those computed apart are in roost_router_decisions_total."};
 inline constexpr Metric kRouterHandovers{Kind::kCounter, "roost_router_handovers_total", "model,kind,outcome",
     "Handovers of prefixes from workers that leave, and to workers that join, by how they ended: complete, partial (some found no room, did not come in time, or were left) or nothing (there was none, or nobody to take it)."};
 inline constexpr Metric kRouterWorkerCacheValue{Kind::kGauge, "roost_router_worker_cache_value_seconds", "model,worker",

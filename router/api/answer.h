@@ -21,7 +21,7 @@
 #include "common/base/ids.h"
 #include "common/http/http_message.h"
 #include "common/wire/messages.h"
-#include "router/route/cache_verdict.h"
+#include "router/route/log/cache_verdict.h"
 
 namespace roost::router {
 

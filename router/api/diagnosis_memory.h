@@ -23,7 +23,7 @@
 
 #include "common/base/clock.h"
 #include "common/prefix/block_hash.h"
-#include "router/route/cache_verdict.h"
+#include "router/route/log/cache_verdict.h"
 
 namespace roost::router {
 

@@ -25,10 +25,10 @@
 #include "router/fleet/fleet_reasons.h"
 #include "router/fleet/fleet_standing.h"
 #include "router/fleet/worker_mode.h"
-#include "router/route/cache_verdict.h"
-#include "router/route/decision_log.h"
+#include "router/route/log/cache_verdict.h"
+#include "router/route/log/decision_log.h"
+#include "router/route/log/worker_shares.h"
 #include "router/route/policy.h"
-#include "router/route/worker_shares.h"
 
 namespace roost {
 class ChatTemplate;

@@ -98,7 +98,8 @@ class RegistryFleetMetrics final : public FleetMetrics {
     Counter(metrics::kRouterRoutedWhole, {model, "chosen"}).Increment(scale * decision.predicted_whole_seconds);
     Counter(metrics::kRouterRoutedWhole, {model, "round_robin"}).Increment(scale * audit.rotation_whole_seconds);
     Counter(metrics::kRouterRegretWhole, {model}).Increment(scale * audit.regret_whole_seconds);
-    if (!decision.together.empty()) {
+    // One that goes on was counted with its prompt.
+    if (!decision.together.empty() && decision.together != NameOf(Together::kBegun)) {
       Counter(metrics::kRouterPromptsTogether, {model, std::string(decision.together)}).Increment();
     }
   }

@@ -11,7 +11,7 @@
 
 #include "router/api/operator/verb.h"
 #include "router/api/url.h"
-#include "router/route/decision_log.h"
+#include "router/route/log/decision_log.h"
 
 namespace roost::router {
 namespace {

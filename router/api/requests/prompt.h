@@ -121,6 +121,7 @@ class PromptPlaces {
   [[nodiscard]] std::size_t EndOf(std::size_t message, std::optional<std::size_t> bytes) const;
   // The end of what stands before the conversation: tools and instructions.
   [[nodiscard]] std::size_t EndOfFront() const;
+  [[nodiscard]] std::size_t text_size() const { return text_.size(); }
   // The instructions before the conversation, as far as they were found; and each of its messages with what belongs to
   // it, up to where the next one begins.
   [[nodiscard]] std::vector<ByteRange> Instructions() const;

@@ -194,9 +194,9 @@ class Api {
   [[nodiscard]] Result<void> CompleteCacheFields(const Call& call, CacheFields& fields) const;
   // The longest time for which the call's key may keep blocks.
   [[nodiscard]] static std::uint64_t MostRetentionMs(const Call& call);
-  // The parts of a chat, for comparison with later ones; null where nothing is kept.
-  [[nodiscard]] std::shared_ptr<const PromptParts> PartsOf(const ChatRequest& chat,
-                                                           const jinja::TracedText& text) const;
+  // The parts of a chat, for comparison with later ones.
+  [[nodiscard]] std::shared_ptr<const PromptParts> PartsOf(const ChatRequest& chat, const jinja::TracedText& text,
+                                                           const PromptPlaces& places) const;
   // Compares a chat with the one before it, and keeps what later ones need. `chat` may be null.
   void CompareAndKeep(const Call& call, const CacheFields& cache, const PromptParts* chat,
                       std::span<GenerateSpec> specs, const std::string& answer_id) const;

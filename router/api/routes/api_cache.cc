@@ -28,10 +28,9 @@ std::uint64_t Api::MostRetentionMs(const Call& call) {
   return call.admission == nullptr ? wire::kMaxKeepMs : call.admission->key().max_retention_ms;
 }
 
-std::shared_ptr<const Api::PromptParts> Api::PartsOf(const ChatRequest& chat, const jinja::TracedText& text) const {
-  const DiagnosisMemory* const memory = options_.diagnosis_memory.get();
-  if (memory == nullptr || !memory->is_on()) return nullptr;
-  const PromptPlaces places(text, chat.messages);
+std::shared_ptr<const Api::PromptParts> Api::PartsOf(const ChatRequest& chat, const jinja::TracedText& text,
+                                                     const PromptPlaces& places) const {
+  const DiagnosisMemory& memory = *options_.diagnosis_memory;
   const auto bytes = [&text](const ByteRange& range) {
     return std::string_view(text.bytes).substr(range.begin, range.end - range.begin);
   };
@@ -45,11 +44,11 @@ std::shared_ptr<const Api::PromptParts> Api::PartsOf(const ChatRequest& chat, co
     begin = range.end;
   }
   front += bytes({begin, std::max(begin, places.EndOfFront())});
-  parts->tools = memory->Hash(front);
-  parts->system = memory->Hash(instructions);
-  parts->effort = memory->Hash(chat.reasoning_effort);
+  parts->tools = memory.Hash(front);
+  parts->system = memory.Hash(instructions);
+  parts->effort = memory.Hash(chat.reasoning_effort);
   for (const ByteRange& range : places.Conversation()) {
-    parts->messages.push_back(memory->Hash(bytes(range)));
+    parts->messages.push_back(memory.Hash(bytes(range)));
     parts->begins.push_back(range.begin);
   }
   parts->text_bytes = text.size();

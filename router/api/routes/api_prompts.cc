@@ -101,17 +101,12 @@ void SetParser(const ServedModel& model, OutputFamily family, AnswerParts parts,
   };
 }
 
-}  // namespace
-
-namespace {
-
-std::vector<PlacedBreakpoint> PlaceMarks(const ServedModel& model, const ChatRequest& chat,
-                                         const jinja::TracedText& text, const std::vector<TokenId>& tokens) {
-  const PromptPlaces places(text, chat.messages);
+std::vector<PlacedBreakpoint> PlaceMarks(const ServedModel& model, const ChatRequest& chat, const PromptPlaces& places,
+                                         const std::vector<TokenId>& tokens) {
   std::vector<PlacedBreakpoint> placed;
   for (const ChatRequest::Mark& mark : chat.marks) {
     const std::size_t end = mark.message ? places.EndOf(*mark.message, mark.bytes) : places.EndOfFront();
-    placed.push_back({mark.breakpoint, TokensUpTo(*model.tokenizer, tokens, {end, text.size()})});
+    placed.push_back({mark.breakpoint, TokensUpTo(*model.tokenizer, tokens, {end, places.text_size()})});
   }
   return placed;
 }
@@ -363,8 +358,11 @@ Result<Api::ChatPrompt> Api::ReadChatPrompt(Call& call, const ChatRequest& chat)
   prompt.reasoning_start = ReasoningStartOf(call.model->chat_template->family(), text.bytes);
   ROOST_ASSIGN_OR_RETURN(prompt.read,
                          ReadRenderedPrompt(*call.model, text, {*memo_, chat.sampling.cache, ScopeOf(call)}));
-  prompt.parts = PartsOf(chat, text);
-  if (!chat.marks.empty()) prompt.breakpoints = PlaceMarks(*call.model, chat, text, prompt.read.tokens);
+  const bool is_compared = options_.diagnosis_memory != nullptr && options_.diagnosis_memory->is_on();
+  if (!is_compared && chat.marks.empty()) return prompt;
+  const PromptPlaces places(text, chat.messages);
+  if (is_compared) prompt.parts = PartsOf(chat, text, places);
+  prompt.breakpoints = PlaceMarks(*call.model, chat, places, prompt.read.tokens);
   return prompt;
 }
 

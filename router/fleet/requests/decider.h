@@ -21,7 +21,7 @@
 #include "router/route/answer_lengths.h"
 #include "router/route/apart.h"
 #include "router/route/decision_audit.h"
-#include "router/route/decision_log.h"
+#include "router/route/log/decision_log.h"
 #include "router/route/policy.h"
 
 namespace roost::router {

@@ -75,13 +75,19 @@ Result<RequestId> RequestTable::Submit(GenerateSpec spec, std::shared_ptr<Genera
 
 // Either no worker serves the model, or none of those that do supports what the request asks for.
 Error RequestTable::WhyNobody(const GenerateSpec& spec) {
-  const bool has_workers = !worker_registry_.Serving(*spec.model).empty();
-  if (has_workers && !spec.generate.constraint && spec.generate.min_output_tokens > 0) {
+  const std::vector<Worker*> workers = worker_registry_.Serving(*spec.model);
+  if (workers.empty()) return NobodyServes(*spec.model);
+  if (spec.generate.constraint.has_value()) {
+    return InvalidArgument(spec.generate.constraint->field, "no worker of '{}' can constrain its output",
+                           spec.model->name);
+  }
+  const bool has_least = std::any_of(workers.begin(), workers.end(), [](const Worker* worker) {
+    return worker->hello.features.contains(wire::Feature::kMinOutputTokens);
+  });
+  if (spec.generate.min_output_tokens > 0 && !has_least) {
     return InvalidArgument("min_tokens", "no worker of '{}' has a least number of tokens", spec.model->name);
   }
-  if (!spec.generate.constraint.has_value() || !has_workers) return NobodyServes(*spec.model);
-  return InvalidArgument(spec.generate.constraint->field, "no worker of '{}' can constrain its output",
-                         spec.model->name);
+  return NobodyServes(*spec.model);
 }
 
 RequestTable::Sending RequestTable::SendParts(Request& request, Admission admission, Instant now) {

@@ -11,7 +11,7 @@
 
 #include "router/access/key_ring.h"
 #include "router/api/diagnosis_memory.h"
-#include "router/route/cache_verdict.h"
+#include "router/route/log/cache_verdict.h"
 #include "tests/router/api/api_fixture.h"
 #include "tests/router/api/request_bodies.h"
 

@@ -1,4 +1,4 @@
-#include "router/route/decision_log.h"
+#include "router/route/log/decision_log.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>

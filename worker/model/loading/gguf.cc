@@ -245,37 +245,17 @@ void WriteFrame(JsonWriter& json, const std::string& token, std::int64_t id) {
     json.BeginObject().Key("SpecialToken").BeginObject().Key("id").String(token).Key("type_id").Number(0);
     json.EndObject().EndObject();
   };
+  const auto sequence = [&json](std::string_view name, int type) {
+    json.BeginObject().Key("Sequence").BeginObject().Key("id").String(name).Key("type_id").Number(type);
+    json.EndObject().EndObject();
+  };
   json.BeginObject().Key("type").String("TemplateProcessing").Key("single").BeginArray();
   special();
-  json.BeginObject()
-      .Key("Sequence")
-      .BeginObject()
-      .Key("id")
-      .String("A")
-      .Key("type_id")
-      .Number(0)
-      .EndObject()
-      .EndObject();
+  sequence("A", 0);
   json.EndArray().Key("pair").BeginArray();
   special();
-  json.BeginObject()
-      .Key("Sequence")
-      .BeginObject()
-      .Key("id")
-      .String("A")
-      .Key("type_id")
-      .Number(0)
-      .EndObject()
-      .EndObject();
-  json.BeginObject()
-      .Key("Sequence")
-      .BeginObject()
-      .Key("id")
-      .String("B")
-      .Key("type_id")
-      .Number(1)
-      .EndObject()
-      .EndObject();
+  sequence("A", 0);
+  sequence("B", 1);
   json.EndArray().Key("special_tokens").BeginObject().Key(token).BeginObject().Key("id").String(token);
   json.Key("ids").BeginArray().Number(id).EndArray().Key("tokens").BeginArray().String(token).EndArray();
   json.EndObject().EndObject().EndObject();

@@ -15,8 +15,8 @@
 #include <vector>
 
 #include "common/base/clock.h"
-#include "router/route/cache_verdict.h"
 #include "router/route/decision_audit.h"
+#include "router/route/log/cache_verdict.h"
 #include "router/route/policy.h"
 
 namespace roost::router {

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "common/base/clock.h"
-#include "router/route/decision_log.h"
+#include "router/route/log/decision_log.h"
 
 namespace roost::router {
 

@@ -1,4 +1,4 @@
-#include "router/route/worker_shares.h"
+#include "router/route/log/worker_shares.h"
 
 #include <algorithm>
 
