@@ -194,6 +194,9 @@ const maxLifetimes :UInt64 = 4;
 # Of one prompt's parts.
 
 const maxConstraintBytes :UInt64 = 262144;
+const maxKvTransferBytes :UInt64 = 65536;
+# 64 KiB: what an engine's connector says of where the KV blocks of a prompt lie.
+
 const maxHoldMs :UInt64 = 600000;
 # 10 minutes: the longest patience of a Hold.
 
@@ -607,6 +610,9 @@ struct Hello $check {
 
     follows @50 :Bool = false;
     # Hold.follow, as the worker that fetches and as the source.
+
+    connector @52 :Bool = false;
+    # Its engine has a KV connector of its own: Generate.kvTransfer and TokenEvent.kvTransfer, instead of a Hold.
   }
 
   sendsCacheEvents @16 :Bool = true;
@@ -737,6 +743,10 @@ struct TokenEvent $check {
   miss @15 :PromptMiss = none;
   # Set together with cachedTokenCount.
 
+  kvTransfer @16 :Text $most(.maxKvTransferBytes) $omitEmpty;
+  # The last event of a request with `part` prompt, from a worker with features.connector: a JSON object for
+  # Generate.kvTransfer of the request that continues. Empty: the engine named nothing.
+
   queueWaitSeconds :union {
     # From receipt to the first step that computed part of the request. Set together with cachedTokenCount.
     absent @4 :Void;
@@ -784,6 +794,12 @@ struct CacheEvent $form(kinds) {
 
     unresumable @3 :List(BlockHash) $most(.WireLimits.maxHashesPerRun);
     # No longer so. A removed block is not resumable any more without this.
+
+    diskStored @4 :StoredRun;
+    # Blocks that the worker's disk holds now, whatever its pool holds: a second set, with the same rules.
+
+    diskRemoved @5 :List(BlockHash) $most(.WireLimits.maxHashesPerRun);
+    # Of that set.
   }
 }
 
@@ -909,6 +925,22 @@ struct Load $check {
   tierCachedTokens @27 :UInt64 = 0 $shown("tier_cached_tokens_total");
   # Prompt tokens that the engine took from a tier behind its cache, since the process began. No event tells of these, so
   # no router expects them.
+
+  computedPrefillSeconds @28 :Float64 = 0 $least(0) $shown("computed_prefill_seconds_total");
+  # Estimated time that computing the prompt tokens that no cache had would have taken alone, since the process began: by
+  # the same estimate as savedPrefillSeconds, so that both give a hit rate in time.
+
+  diskBlockCount @29 :UInt32 = 0 $shown("disk_blocks");
+  # Blocks on the worker's disk, whether or not its pool holds them too. 0: none, or no disk.
+
+  diskDigest @30 :BlockHash;
+  # Xor of the hashes of these, as `digest` is of those in the pool.
+
+  diskBytesPerSecond @31 :Float64 = 0 $least(0) $shown("disk_bytes_per_second");
+  # The learned rate of reading blocks back from the disk. 0: no disk, or it is off.
+
+  blockBytes @32 :UInt64 = 0;
+  # Of one block on the disk. Set where diskBytesPerSecond is.
 }
 
 struct Step {
@@ -941,6 +973,9 @@ struct Snapshot $check {
 
   resumable @5 :List(BlockHash) $most(.WireLimits.maxSnapshotHashes) $omitEmpty;
   # Of the blocks in this chunk and those before it, each once: those behind which a request can go on.
+
+  diskRuns @6 :List(StoredRun) $most(.WireLimits.maxSnapshotHashes) $omitEmpty;
+  # The blocks on the worker's disk, as `runs` are those of its pool: at most 4,096 hashes in the runs of both.
 }
 
 struct Tokenizer {
@@ -1082,6 +1117,9 @@ struct EvictAnswer {
 
   outcome @3 :Bool = false $choice(type = "EvictOutcome", no = "kDone", yes = "kRefused");
   # True: the worker has too many of these orders already, and did nothing.
+
+  diskBlockCount @4 :UInt32 = 0;
+  # Of the blocks named, so many are gone from the worker's disk, too.
 }
 
 struct HoldAnswer {
@@ -1359,6 +1397,10 @@ struct Generate $check $local(type = "std::optional<Error>", name = "refusal",
   # The LoRA adapter that the tokens are computed with, one of Hello.adapters. Empty: the model alone. `root` covers it.
 
   part @36 :RequestPart = whole;
+
+  kvTransfer @38 :Text $most(.maxKvTransferBytes) $omitEmpty;
+  # TokenEvent.kvTransfer of the attempt that computed this prompt: where the engine's connector finds its blocks. Only for
+  # a worker with features.connector.
 }
 
 struct Cancel {

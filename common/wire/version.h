@@ -13,7 +13,7 @@ namespace roost::wire {
 
 inline constexpr std::uint32_t kProtocolMajor = 2;
 // Grows with each release that adds a message or a field.
-inline constexpr std::uint32_t kProtocolMinor = 12;
+inline constexpr std::uint32_t kProtocolMinor = 13;
 
 struct PeerVersion {
   std::uint32_t major = kProtocolMajor;

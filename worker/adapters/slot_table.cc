@@ -434,6 +434,8 @@ void SlotTable::Tell(wire::CacheEvent::Kind kind, std::span<const BlockHash> has
       case wire::CacheEvent::Kind::kRemoved: event.removed = list; break;
       case wire::CacheEvent::Kind::kResumable: event.resumable = list; break;
       case wire::CacheEvent::Kind::kUnresumable: event.unresumable = list; break;
+      case wire::CacheEvent::Kind::kDiskStored:
+      case wire::CacheEvent::Kind::kDiskRemoved: break;
     }
   }
 }

@@ -32,6 +32,8 @@ void SnapshotMirror::Apply(std::span<const wire::CacheEvent> events) {
       case wire::CacheEvent::Kind::kUnresumable:
         for (const BlockHash hash : event.unresumable) DropResumable(hash);
         break;
+      case wire::CacheEvent::Kind::kDiskStored:
+      case wire::CacheEvent::Kind::kDiskRemoved: break;
     }
   }
 }

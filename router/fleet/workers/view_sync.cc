@@ -93,6 +93,8 @@ void ViewSync::Apply(const wire::CacheEvent& event) {
       if (link_.checkpoints) resumable_.Add(event.resumable);
       break;
     case wire::CacheEvent::Kind::kUnresumable: resumable_.Drop(event.unresumable); break;
+    case wire::CacheEvent::Kind::kDiskStored:
+    case wire::CacheEvent::Kind::kDiskRemoved: break;
   }
 }
 

@@ -91,6 +91,8 @@ class Receiver {
         case wire::CacheEvent::Kind::kUnresumable:
           for (const BlockHash hash : event.unresumable) EXPECT_EQ(resumable_.erase(hash), 1U);
           break;
+        case wire::CacheEvent::Kind::kDiskStored:
+        case wire::CacheEvent::Kind::kDiskRemoved: ADD_FAILURE() << "a block on disk"; break;
       }
     }
   }
