@@ -164,11 +164,15 @@ Result<wire::Endpoint> ParseTransferAddress(const char* flag, const std::string&
   return *endpoint;
 }
 
-// A role beside `both` is no use where no blocks travel.
+// A role beside `both` is no use where no blocks travel. Beside vLLM it says that the engine has a KV connector.
 Result<void> CheckRole(const WorkerOptions& options) {
   constexpr const char* kFlag = "role";
   if (options.role == "both") return {};
-  if (options.engine != kOwnEngine) return InvalidArgument(kFlag, "blocks of another engine stay there");
+  if (options.engine != kOwnEngine) {
+    if (adapters::EngineProtocolOf(options.engine)->has_connectors()) return {};
+    return InvalidArgument(kFlag, "blocks of {} stay there: only vLLM has KV connectors that Roost knows",
+                           options.engine);
+  }
   const bool fetches = options.role == "decode";
   if (options.transfer == "off" || (fetches ? options.transfer_pulls : options.transfer_readers) == 0) {
     return InvalidArgument(kFlag, "{} needs --transfer auto and --transfer-{} above 0", options.role,

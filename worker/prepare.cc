@@ -142,6 +142,7 @@ adapters::AdapterOptions AdapterOptionsOf(const WorkerOptions& options) {
   const bool takes_tokens = adapters::EngineProtocolOf(options.engine)->takes_tokens();
   if (options.max_running_requests == 0 && !takes_tokens) adapter.max_running_requests = kFew;
   adapter.max_waiting_requests = options.max_waiting_requests;
+  adapter.has_connector = options.role != "both";
   adapter.times.silence = FromSeconds(options.engine_timeout_seconds);
   return adapter;
 }

@@ -14,6 +14,7 @@ namespace {
 struct Rest {
   PrefixPull follow;
   WorkerSlot decode;
+  bool by_connector = false;
   double cost_seconds = std::numeric_limits<double>::infinity();
 };
 
@@ -26,24 +27,42 @@ double SecondsBehind(const Candidate& prefill, const TransferPrice& price, const
   return std::max(price.seconds - prefill.ttft_seconds(), price.seconds / steps);
 }
 
+// How the blocks come from one worker to the other; empty: they can not.
+struct WayOfBlocks {
+  TransferPrice price;
+  bool by_connector = false;
+};
+std::optional<WayOfBlocks> WayBetween(const WorkerView& from, const WorkerView& to, std::uint32_t block_count,
+                                      const RouteQuery& query) {
+  const auto both = [&](wire::Feature feature) {
+    return from.features.contains(feature) && to.features.contains(feature);
+  };
+  if (both(wire::Feature::kConnector)) return WayOfBlocks{{.seconds = to.handover_seconds}, true};
+  if (!both(wire::Feature::kFollows) || query.transfers == nullptr) return std::nullopt;
+  const auto offer = query.transfers->Offer({.from = from.slot, .to = to.slot}, block_count, *query.now);
+  if (!offer.has_value() || offer->is_paused) return std::nullopt;
+  return WayOfBlocks{offer->price};
+}
+
 // Empty: the blocks can not follow.
 std::optional<Rest> RestAt(const Candidate& decode, const Candidate& prefill, const RouteQuery& query,
                            const FleetView& fleet) {
   const WorkerView& from = *fleet.Find(prefill.slot);
   const WorkerView& to = *fleet.Find(decode.slot);
-  if (!to.features.contains(wire::Feature::kFollows) || !from.features.contains(wire::Feature::kFollows)) return {};
   const PromptOnWorker prompt = PromptOn(query, decode.slot);
   const bool is_coming = prompt.pending_seconds > 0;
   const std::uint32_t first = prompt.matched_block_count - (is_coming ? 0 : prompt.pending_block_count);
   const auto end =
       static_cast<std::uint32_t>(std::min<std::size_t>(query.block_hashes.size(), wire::WireLimits::kMaxHeldHashes));
   if (first >= end) return {};
-  const auto offer = query.transfers->Offer({.from = from.slot, .to = to.slot}, end - first, *query.now);
-  if (!offer.has_value() || offer->is_paused) return {};
-  return Rest{.follow = {.source = from.slot, .first_block = first, .block_count = end - first, .price = offer->price},
+  const std::optional<WayOfBlocks> way = WayBetween(from, to, end - first, query);
+  if (!way.has_value()) return {};
+  const double behind = way->by_connector ? way->price.seconds : SecondsBehind(prefill, way->price, query, from);
+  return Rest{.follow = {.source = from.slot, .first_block = first, .block_count = end - first, .price = way->price},
               .decode = to.slot,
-              .cost_seconds = decode.answer_pace * (decode.answer_seconds + decode.slo_seconds) + decode.token_seconds +
-                              SecondsBehind(prefill, offer->price, query, from)};
+              .by_connector = way->by_connector,
+              .cost_seconds =
+                  decode.answer_pace * (decode.answer_seconds + decode.slo_seconds) + decode.token_seconds + behind};
 }
 
 }  // namespace
@@ -69,7 +88,7 @@ std::variant<Apart, Together> ChooseApart(const RouteQuery& query, const FleetVi
   if (query.prompt_token_count - together.matched_tokens < kLeastBlocksApart * there.block_tokens) {
     return Together::kFewBlocks;
   }
-  if (query.transfers == nullptr || !query.transfers->any() || !query.now.has_value()) return Together::kNoWay;
+  if (!query.now.has_value()) return Together::kNoWay;
   RouteQuery first_token = query;
   first_token.stage = Stage::kFirstToken;
   first_token.answer.own = 1;
@@ -90,6 +109,7 @@ std::variant<Apart, Together> ChooseApart(const RouteQuery& query, const FleetVi
   return Apart{.prefill = prefill,
                .decode = best.decode,
                .follow = best.follow,
+               .by_connector = best.by_connector,
                .cost_seconds = apart_seconds,
                .together_seconds = together_seconds};
 }

@@ -3,8 +3,10 @@
 //
 //   together   the price of the worker that would get the request: its prompt stalls the answers that run there
 //   apart      the price of the prompt at a worker for prompts, that of the answer at a worker for answers, and the
-//   blocks
-//              that travel when the prompt is done
+//              blocks that travel when the prompt is done
+//
+// Beside engines with KV connectors the blocks go from engine to engine, as the connectors do: the engine for the
+// prompt says where its blocks are, and the one for the answer gets that with the same prompt, and fetches them.
 //
 // The cheaper one is taken, so that long prompts go apart where many answers run, and short ones do not. What the
 // worker for prompts lacks it may fetch first, as for any request (pulls.h).

@@ -97,6 +97,8 @@ struct Apart {
   Candidate prefill;  // the worker for the prompt
   WorkerSlot decode;  // the worker for the answer, as far as that can be said now
   PrefixPull follow;  // the blocks that go there as they are computed
+  // The engines' own connectors carry the blocks, once the answer is asked for: no worker is told to fetch them.
+  bool by_connector = false;
   double cost_seconds = 0;
   double together_seconds = 0;  // what the best worker for all of it would have cost
 };

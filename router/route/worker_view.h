@@ -17,6 +17,8 @@ namespace roost::router {
 
 // The assumed token budget of a worker that does not report its own. It only affects the number of steps of a prefill.
 inline constexpr std::uint32_t kUsualBatchTokens = 512;
+// The time of an engine's connector until it is measured: users of vLLM's NIXL tell of 0.2 s, most of it waiting.
+inline constexpr double kUsualHandoverSeconds = 0.2;
 
 using AdapterNames = std::set<std::string, std::less<>>;
 
@@ -64,6 +66,8 @@ struct WorkerView {
   DecodeCost decode;               // from which that follows, and what more requests and contexts add
   double decode_slowness = 1;      // that the two above hold
   double busy_share = 0;           // share of its time spent on prefill, 0 to 1, smoothed (busy_share.h)
+  // From a request whose prompt another engine computed to its first token; smoothed.
+  double handover_seconds = kUsualHandoverSeconds;
 
   [[nodiscard]] HitEnds hit_ends() const { return {block_tokens, engine_block_tokens, dropped_tokens}; }
 };

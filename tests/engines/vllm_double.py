@@ -21,6 +21,11 @@ It embeds, reranks and transcribes too, with answers that follow from the bodies
 all that it does, as vLLM with --runner pooling. /chat takes parts that are images. /echo and /drip are of no vLLM: the
 first answers with the body, the second with one piece of an answer that has no end.
 
+With --kv-connector it exchanges blocks with other doubles as vLLM's NixlConnector does: a request with
+kv_transfer_params.do_remote_decode lends its prompt's blocks, and its answer says where they are; one with
+do_remote_prefill computes nothing but the last token of a prompt that its lender gives out, once. Where the lender does
+not answer, it waits until its client goes.
+
 SIGUSR1 loses the next message of events, as a full queue of the publisher does. SIGSTOP is a hang.
 """
 
@@ -92,6 +97,7 @@ class Request:
         self.seed = None if greedy else body.get("seed", 0)
         self.limit = min(body.get("max_tokens") or 16, max_context - len(self.prompt))
         self.salt = body.get("cache_salt") or ""
+        self.transfer = body.get("kv_transfer_params") or {}
         self.tells_found = (body.get("vllm_xargs") or {}).get("kv_cache_report_mode") == "full"
         self.grouped = 0  # tokens of which the other groups of layers keep what they keep
         self.stops = set(body.get("stop_token_ids") or [])
@@ -130,6 +136,7 @@ class Rank:
         self.prompt_tokens = 0
         self.cached_tokens = 0
         self.tier_tokens = 0
+        self.fetched = 0  # prompts of other engines
         self.output_tokens = 0
         self.steps = 0
 
@@ -169,14 +176,34 @@ class Rank:
             behind = self.cache.blocks_behind(hashes[cached:(len(request.prompt) - 1) // size])
             self.tier_tokens += behind * size
             cached += behind
-        new_tokens = len(request.prompt) - cached * size
+        found = cached * size
+        if request.transfer.get("do_remote_prefill"):
+            await self.fetch(request)
+            self.tier_tokens += len(request.prompt) - 1 - found
+            found = len(request.prompt) - 1
+        new_tokens = len(request.prompt) - found
         async with self.device if self.options.paced else contextlib.nullcontext():
             await asyncio.sleep(new_tokens * self.options.prefill_us * 1e-6)
         self.keep(request, request.prompt, held)
         self.prompt_tokens += len(request.prompt)
         self.cached_tokens += cached * size
         self.steps += 1
-        return cached * size
+        return found
+
+    async def fetch(self, request):
+        """Another double's blocks of the prompt."""
+        try:
+            place = request.transfer
+            reader, writer = await asyncio.open_connection(place["remote_host"], place["remote_port"])
+            writer.write(f"GET /lent/{place['remote_request_id']} HTTP/1.1\r\nconnection: close\r\n\r\n".encode())
+            answer = await reader.read()
+            writer.close()
+            if json.loads(answer.partition(b"\r\n\r\n")[2]) == request.prompt:
+                self.fetched += 1
+                return
+        except (OSError, KeyError, ValueError):
+            pass
+        await asyncio.Event().wait()
 
     async def wait_for_step(self):
         await asyncio.sleep(self.options.token_ms * 1e-3 + self.running * self.options.token_us_per_request * 1e-6)
@@ -267,6 +294,8 @@ class Double:
         self.ranks = [Rank(number, options, self.words) for number in range(options.data_parallel_size)]
         self.started = time.time()
         self.looks = 0  # at its metrics
+        self.lends = True
+        self.lent = {}  # prompts whose blocks another engine may fetch, by request
         self.next_id = 0
         self.draw = random.Random(1)
         self.routes = {"/v1/embeddings": self.embed, "/rerank": self.rerank, "/v1/audio/transcriptions": self.transcribe,
@@ -319,10 +348,36 @@ class Double:
             chunk = {**head, "choices": [], "usage": usage, "system_fingerprint": FINGERPRINT}
             await send_chunk(writer, b"data: " + json.dumps(chunk, separators=(",", ":")).encode() + b"\n\n")
 
+    async def whole(self, request, rank, identity, writer):
+        """An answer in one piece."""
+        choices = {i: {"index": i, "text": "", "logprobs": None, "token_ids": []} for i in range(request.count)}
+        cached = 0
+        async for choice, token, finish, stop_reason, cached in rank.generate(request):
+            choices[choice]["token_ids"].append(token)
+            choices[choice].update(finish_reason=finish, stop_reason=stop_reason)
+        produced = sum(len(choice["token_ids"]) for choice in choices.values())
+        answer = {"id": identity, "object": "text_completion", "created": int(time.time()), "model": self.options.model,
+                  "choices": list(choices.values()),
+                  "usage": {"prompt_tokens": len(request.prompt), "total_tokens": len(request.prompt) + produced,
+                            "completion_tokens": produced, "prompt_tokens_details": {"cached_tokens": cached}}}
+        if request.transfer.get("do_remote_decode"):
+            if self.lends:
+                self.lent[identity] = request.prompt
+            blocks = range(1 + len(request.prompt) // self.options.block_tokens)
+            answer["kv_transfer_params"] = {
+                "do_remote_prefill": True, "do_remote_decode": False, "remote_block_ids": list(blocks),
+                "remote_engine_id": f"double-{self.options.port}", "remote_request_id": identity,
+                "remote_host": "127.0.0.1", "remote_port": self.options.port}
+        send_page(writer, 200, json.dumps(answer))
+
     async def complete(self, body, headers, writer):
         request = Request(json.loads(body), self.options.model, self.options.max_context, self.adapters, self.tokenizer)
         self.next_id += 1
         identity = "cmpl-" + headers.get("x-request-id", f"double-{self.next_id}")
+        if not self.options.kv_connector:
+            request.transfer = {}
+        elif not request.body.get("stream"):
+            return await self.whole(request, self.rank_of(headers), identity, writer)
         start_stream(writer)
         if problem := request.problem():
             await send_chunk(writer, f"data: {problem.json()}\n\n".encode())
@@ -330,7 +385,7 @@ class Double:
             await self.stream(request, self.rank_of(headers), identity, writer)
         await send_chunk(writer, b"data: [DONE]\n\n")
         writer.write(b"0\r\n\r\n")
-        await writer.drain()
+        return await writer.drain()
 
     def render(self, body):
         """The request as tokens: what other routers ask for before they choose an engine."""
@@ -421,6 +476,10 @@ class Double:
             return 200, self.metrics()
         if path == "/looks":  # of no vLLM
             return 200, str(self.looks)
+        if path == "/transfers":  # of no vLLM either: prompts that were lent and not fetched, and prompts that were fetched
+            return 200, json.dumps({"lent": len(self.lent), "fetched": sum(rank.fetched for rank in self.ranks)})
+        if path.startswith("/lent/") and path[6:] in self.lent:
+            return 200, json.dumps(self.lent.pop(path[6:]))
         return 404, json.dumps({"detail": "Not Found"})
 
     def metrics(self):
@@ -453,6 +512,9 @@ class Double:
             elif (method, path) == ("POST", "/reset_prefix_cache"):
                 for rank in self.ranks:
                     rank.cache.clear()
+                send_page(writer, 200, "")
+            elif (method, path) == ("POST", "/stop_lending"):  # of no vLLM: it names blocks, and lets them go
+                self.lends = False
                 send_page(writer, 200, "")
             elif (method, path) == ("POST", "/v1/load_lora_adapter"):
                 self.adapters.append(json.loads(body)["lora_name"])
@@ -543,6 +605,7 @@ def parse():
     parser.add_argument("--paced", action="store_true", help="requests slow each other down")
     parser.add_argument("--data-parallel-size", type=int, default=1, help="ranks, each with --blocks of its own")
     parser.add_argument("--ignore-rank", action="store_true", help="requests go to any rank, whatever they ask for")
+    parser.add_argument("--kv-connector", action="store_true", help="exchanges blocks with other engines")
     parser.add_argument("--render", action="store_true", help="answers /v1/completions/render")
     parser.add_argument("--pooling", action="store_true", help="generates nothing")
     parser.add_argument("--pooling-ms", type=float, default=1, help="time of an embedding, a rerank, a transcription")

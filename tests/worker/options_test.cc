@@ -250,6 +250,26 @@ TEST(WorkerOptionsTest, PullsReadersAndTheHandoverHaveBoundsAndMayBeNone) {
   }
 }
 
+TEST(WorkerOptionsTest, ARoleNeedsBlocksThatTravel) {
+  const auto own = [](std::vector<const char*> more) {
+    std::vector<const char*> all{"--model", "m", "--role", "decode"};
+    all.insert(all.end(), more.begin(), more.end());
+    return Parse(std::move(all));
+  };
+  EXPECT_EQ(own({})->role, "decode");
+  for (const auto& more : std::vector<std::vector<const char*>>{
+           {"--transfer", "off"}, {"--transfer-pulls", "0"}, {"--prefix-cache", "off"}, {"--cache-events", "off"}}) {
+    EXPECT_EQ(own(more).error().field, "role") << more.front();
+  }
+  const auto beside = [](const char* engine) {
+    return Parse({"--engine", engine, "--engine-url", "http://127.0.0.1:8000", "--role", "prefill"});
+  };
+  EXPECT_EQ(beside("vllm")->role, "prefill") << "its connectors carry blocks";
+  for (const char* engine : {"sglang", "openai", "llama.cpp"}) {
+    EXPECT_EQ(beside(engine).error().field, "role") << engine;
+  }
+}
+
 TEST(WorkerOptionsTest, AnAddressThatNoOtherHostCouldDialNeedsAnother) {
   const auto parse = [](const char* address, const char* advertised) {
     return Parse(

@@ -75,6 +75,9 @@ Result<void> AdapterEngine::Check(RequestKey key, const wire::Generate& generate
   if (!generate.adapter.empty() && !watch_.facts().adapters.contains(generate.adapter)) {
     return NoAdapter(generate.adapter);
   }
+  if (!generate.kv_transfer.empty() && !options_.has_connector) {
+    return InvalidArgument("kv_transfer", "the engine has no connector");
+  }
   if (generate.constraint && generate.first_output_index > 0) {
     return Unavailable("the engine can not continue an output under a constraint");
   }
@@ -156,6 +159,7 @@ Result<void> AdapterEngine::Send(CallId id, std::optional<SlotTable::Grant> gran
   const std::string salt = SaltOf(generate, call.engine_id);
   const auto prompt_size = static_cast<std::uint32_t>(generate.prompt.size());
   const bool scores_prompt = generate.prompt_logprobs.has_value() && call.choice == 0;
+  const bool lends_blocks = options_.has_connector && generate.part == wire::RequestPart::kPrompt;
   const CallPlan plan{
       .generate = generate,
       .facts = watch_.facts(),
@@ -164,17 +168,18 @@ Result<void> AdapterEngine::Send(CallId id, std::optional<SlotTable::Grant> gran
       .choice = call.choice,
       .max_tokens = std::min(generate.max_output_tokens, watch_.facts().max_context_tokens - prompt_size),
       .scores_prompt = scores_prompt,
-      .is_streamed = !scores_prompt,
+      .is_streamed = !scores_prompt && !lends_blocks,
       .asks_found_runs = watch_.facts().tells_found_runs && blocks_ != nullptr && blocks_->wants_found_runs(),
       .slot = grant ? std::optional(grant->slot) : std::nullopt,
       .finds_prefix = grant ? grant->finds_prefix : generate.cache_mode != wire::CacheMode::kOff,
+      .lends_blocks = lends_blocks,
       .tokenizer = options_.tokenizer.get()};
   ROOST_ASSIGN_OR_RETURN(HttpCall built, protocol_.BuildRequest(plan));
   call.reader = protocol_.NewReader(plan);
   call.is_streamed = plan.is_streamed;
   call.sent = clock_.Now();
   call.is_sent = true;
-  meter_.OnSent(id, call.sent);
+  if (generate.kv_transfer.empty()) meter_.OnSent(id, call.sent);
   port_.Start(id, std::move(built));
   return {};
 }
@@ -279,6 +284,7 @@ void AdapterEngine::OnPiece(CallId id, AnswerPiece piece) {
     slots_->OnFound(id, *piece.cached_tokens);
     watch_.OnLife();
   }
+  calls_.at(id).kv_transfer = std::move(piece.kv_transfer);
   for (ChoicePiece& choice : piece.choices) {
     if (choice.index != 0) continue;  // each call asks for one
     if (choice.end && choice.end->error) return Fail(key, *std::move(choice.end->error));
@@ -336,6 +342,7 @@ void AdapterEngine::OnAnswered(CallId id, bool is_cut) {
   watch_.OnLife();
   Request& request = requests_.at(call.key);
   TellCached(call, request, *call.last_event);
+  call.last_event->kv_transfer = std::move(call.kv_transfer);
   if (call.first_tokens) {
     report_.counts.decode_seconds.push_back(ToSeconds(call.last_tokens - *call.first_tokens));
   }
@@ -385,10 +392,13 @@ void AdapterEngine::Drop(Requests::iterator request) {
     const std::uint64_t prompt = generate.prompt.size();
     const std::uint64_t cached = std::min<std::uint64_t>(request->second.cached_tokens.value_or(0), prompt);
     const bool disabled = generate.cache_mode == wire::CacheMode::kOff || generate.prompt_logprobs.has_value();
-    counts.prompt_tokens += prompt;
-    counts.cached_prompt_tokens += cached;
-    counts.computed_prompt_tokens[IndexOf(disabled ? MissReason::kDisabled : MissReason::kCold)] += prompt - cached;
-    if (!disabled && request->second.cached_tokens) NoteHit(request->second);
+    if (generate.part != wire::RequestPart::kAnswer) {
+      counts.prompt_tokens += prompt;
+      counts.cached_prompt_tokens += cached;
+      counts.computed_prompt_tokens[IndexOf(disabled ? MissReason::kDisabled : MissReason::kCold)] += prompt - cached;
+    }
+    // A prompt that a connector brought says nothing of the engine's own cache.
+    if (!disabled && generate.kv_transfer.empty() && request->second.cached_tokens) NoteHit(request->second);
   }
   requests_.erase(request);
   report_due_ = true;

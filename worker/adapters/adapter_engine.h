@@ -80,6 +80,7 @@ struct AdapterOptions {
   std::shared_ptr<const Tokenizer> tokenizer = nullptr;  // of the model; null: not known
   // By the model's configuration; until the events show otherwise. See EventFeed::has_checkpoints.
   bool expects_groups = false;
+  bool has_connector = false;  // the engine exchanges KV blocks with others; see wire::Generate, kvTransfer
   WatchTimes times = {};
 };
 
@@ -168,6 +169,7 @@ class AdapterEngine {
     std::uint32_t output_tokens = 0;
     std::vector<TokenId> output = {};                 // where a slot holds it
     std::optional<wire::TokenEvent> last_event = {};  // waits for the usage
+    std::string kv_transfer = {};                     // for the last event
   };
   using Requests = std::map<RequestKey, Request>;
   using Calls = std::map<CallId, Call>;

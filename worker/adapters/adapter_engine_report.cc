@@ -89,11 +89,14 @@ void AdapterEngine::NoteTokens(CallId id, Call& call, Request& request, std::siz
   watch_.OnLife();
   counts.output_tokens += count;
   call.output_tokens += count;
+  // No step computes a prompt that a connector brings: such a call counts as one that runs already.
+  const bool is_fetched = !request.generate.kv_transfer.empty();
   if (!call.first_tokens) {
     // The other choices find the prompt in the cache, but for its last token.
-    meter_.OnFirstTokens(id, call.choice == 0 ? UncachedTokens(request) : 1, count, now);
+    if (is_fetched) meter_.OnTokens(id, count, now);
+    if (!is_fetched) meter_.OnFirstTokens(id, call.choice == 0 ? UncachedTokens(request) : 1, count, now);
     if (!request.has_tokens) counts.ttft_seconds.push_back(ToSeconds(now - request.received));
-    if (!request.has_tokens) counts.prefill_seconds.push_back(ToSeconds(now - call.sent));
+    if (!request.has_tokens && !is_fetched) counts.prefill_seconds.push_back(ToSeconds(now - call.sent));
     call.first_tokens = now;
   } else {
     meter_.OnTokens(id, count, now);

@@ -113,6 +113,7 @@ void AdapterHost::Describe(const EngineProtocol& protocol, const EngineFacts& fa
   hello.max_context_tokens = facts.max_context_tokens;
   hello.max_running_requests = MaxRunning(facts, options);
   hello.features = {wire::Feature::kAnswers};
+  if (options.has_connector) hello.features.insert(wire::Feature::kConnector);
   hello.adapters.assign(facts.adapters.begin(), facts.adapters.end());
   hello.routes.assign(facts.routes.begin(), facts.routes.end());
   protocol.Claim(facts, hello);

@@ -152,7 +152,8 @@ struct CallPlan {
   bool asks_found_runs = false;            // for events of the blocks that it finds; see EngineFacts
   std::optional<std::uint32_t> slot = {};  // where it goes, of EngineFacts::slot_count
   bool finds_prefix = true;                // false: nothing that was computed before may be used
-  const Tokenizer* tokenizer = nullptr;    // the model's; null: not known
+  bool lends_blocks = false;             // another engine fetches the prompt's blocks: the answer is to say from where
+  const Tokenizer* tokenizer = nullptr;  // the model's; null: not known
 
   // The seed of this choice, never negative and never -1 as a signed number: some engines take that for "none".
   [[nodiscard]] std::uint64_t seed() const { return (generate.sampling.seed + choice) & (~std::uint64_t{0} >> 1U); }
@@ -178,6 +179,7 @@ struct AnswerPiece {
   std::vector<ChoicePiece> choices = {};
   std::optional<std::uint32_t> cached_tokens = {};
   std::optional<Complaint> complaint = {};
+  std::string kv_transfer = {};  // see wire::TokenEvent
   bool is_last = false;
   bool is_cut = false;  // the engine would go on: its connection is to be closed
 };
@@ -202,6 +204,9 @@ class EngineProtocol {
 
   // True: requests go with token ids, so that a worker tells routers its model's tokenizer. False: all go unread.
   [[nodiscard]] virtual bool takes_tokens() const { return true; }
+
+  // True: its KV connectors are known: calls may lend blocks (CallPlan), and requests name those of other engines.
+  [[nodiscard]] virtual bool has_connectors() const { return false; }
 
   // ---- facts and load ----
   // Answers 200 while the engine can serve.

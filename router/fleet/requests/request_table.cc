@@ -152,6 +152,10 @@ RequestTable::Attempt& RequestTable::Prepare(Request& request, Placement& placem
   attempt.is_probe = worker.ejection.OnSent();
   ExpectPrompt(attempt, placement.decision, worker, now);
   if (placement.decision.apart.has_value()) BeginApart(attempt, *placement.decision.apart, hashes, now);
+  if (!KvTransferFor(attempt, worker).empty()) {
+    const double seconds = placement.decision.predicted_ttft_seconds + worker.handover_seconds;
+    handovers_due_.emplace(now + PatienceFor(seconds), id);
+  }
   ++worker.requests_total;
   worker_registry_.NoteSent(worker, id);
   return attempt;
@@ -168,7 +172,8 @@ void RequestTable::Dispatch(const Attempt& attempt, Placement& placement, std::s
                           attempt.prediction.cached_tokens,
                           request.prompt_logprobs_told ? std::nullopt : request.spec.generate.prompt_logprobs,
                           PriorityAtWorker(request.spec, now),
-                          PartOf(attempt)};
+                          PartOf(attempt),
+                          KvTransferFor(attempt, worker)};
   effects_.Send(worker.identity, MessageOf(request.spec, order, now), request.spec.memory);
   metrics_.OnSent(worker.hello.model, worker.hello.worker_id);
   if (placement.decision.copy.has_value()) copies_.Start(request.spec, *placement.decision.copy, now);
@@ -259,6 +264,7 @@ RequestTable::Fate RequestTable::Retry(Attempt& attempt, RetryReason reason, con
   const bool was_refused = reason == RetryReason::kUnavailable && !attempt.prompt_computed_at.has_value();
   Part part = attempt.part;
   part.goes_on = false;  // what it computes again counts again
+  part.kv_transfer.clear();
   if (reason == RetryReason::kNoFirstToken || reason == RetryReason::kNoLaterToken) {
     ++part.late_count;
   } else if (reason != RetryReason::kOverloaded && !was_refused) {

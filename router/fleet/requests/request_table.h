@@ -179,6 +179,8 @@ class RequestTable {
     std::uint32_t loss_count = 0;   // of both kinds, ever
     std::size_t token_count = 0;    // since the last of them
     bool goes_on = false;           // its prompt was computed apart, and was counted there
+    bool was_apart = false;         // that was tried: it is not tried again
+    std::string kv_transfer = {};   // with goes_on: where the engine's connector finds the prompt's blocks
   };
   struct Request {
     RequestId id;
@@ -199,6 +201,7 @@ class RequestTable {
     std::string worker_id;
     PendingPrefixes::Guard pending = {};
     std::optional<std::uint64_t> hold = {};  // while it is open
+    bool by_connector = false;               // see Apart
   };
   struct Attempt {
     RequestId id;
@@ -302,11 +305,21 @@ class RequestTable {
   // A reason not to compute the part's prompt apart.
   [[nodiscard]] static std::optional<Together> WhyTogether(const Request& request, const Part& part);
   [[nodiscard]] static wire::RequestPart PartOf(const Attempt& attempt);
-  // Has the worker for the answer follow the prompt's blocks.
+  // Expects the prompt's blocks at the worker for the answer, which is told to follow them or has a connector.
   void BeginApart(Attempt& attempt, const Apart& apart, std::span<const BlockHash> hashes, Instant now);
+  void Follow(Attempt& attempt, const Worker& worker, const PrefixPull& follow, std::span<const BlockHash> hashes,
+              Duration patience, Instant now);
   void EndFollowing(Following& following);
   // The prompt is computed, and its first token has come; `attempt` dangles afterwards.
-  void GoOn(Attempt& attempt, Instant now);
+  void GoOn(Attempt& attempt, std::string kv_transfer, Instant now);
+  // The attempt's worker passes it on to its engine's connector, which then fetches blocks. Mostly empty.
+  [[nodiscard]] static std::string_view KvTransferFor(const Attempt& attempt, const Worker& worker);
+  // Takes the event's tokens away, if the answer begins anew elsewhere.
+  static void DropForConnector(const Attempt& attempt, wire::TokenEvent& event);
+  // Its first token has come.
+  static void NoteHandover(const Attempt& attempt, Worker& worker, Instant now);
+  // Sends requests again, without the connector, whose engines did not get the blocks in time.
+  void EndLateHandovers(Instant now);
 
   // ---- tokens that stay away (request_table_overdue.cc) ----
   // In the order of their ids, so that runs are reproducible.
@@ -352,7 +365,8 @@ class RequestTable {
   std::uint64_t next_id_;
   Requests requests_;
   std::unordered_map<RequestId, Attempt> attempts_;
-  std::set<std::pair<Instant, RequestId>> deadlines_;  // of requests that have one
+  std::set<std::pair<Instant, RequestId>> deadlines_;      // of requests that have one
+  std::set<std::pair<Instant, RequestId>> handovers_due_;  // attempts whose engines fetch blocks; some may be gone
   Orphans orphans_;
 };
 

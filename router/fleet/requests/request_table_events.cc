@@ -45,11 +45,12 @@ void RequestTable::OnEvent(const std::string& worker_id, wire::TokenEvent event,
     SendTo(worker_id, wire::Cancel{attempt->id});
     return OnFailure(*attempt, event, now);
   }
+  DropForConnector(*attempt, event);
   if (!choice.ended && HasComputedPrompt(event)) OnTokens(*attempt, event, now);
   if (event.finish.has_value() && wire::EndsAllChoices(*event.finish)) {
     OnFailure(*attempt, event, now);
   } else if (!choice.ended && event.finish == wire::FinishReason::kLength && attempt->following.has_value()) {
-    GoOn(*attempt, now);
+    GoOn(*attempt, std::move(event.kv_transfer), now);
   } else if (!choice.ended && event.finish.has_value()) {
     OnChoiceEnd(*attempt, {index, *event.finish, event.stop_token}, now);
   } else if (!choice.ended && choice.output.size() >= attempt->request->spec.generate.max_output_tokens) {
@@ -160,6 +161,7 @@ void RequestTable::OnPromptComputed(Attempt& attempt, Instant now) {
   const GenerateSpec& spec = attempt.request->spec;
   Worker* const worker = worker_registry_.Find(attempt.worker_id);
   if (worker == nullptr) return;
+  NoteHandover(attempt, *worker, now);
   if (!attempt.part.goes_on) {
     worker->totals.prompt_tokens += spec.generate.prompt.size();
     worker->totals.ttft_seconds += ToSeconds(now - attempt.prediction.decided_at);

@@ -31,6 +31,7 @@ Error Overdue() { return {ErrorCode::kUnavailable, "the worker does not answer a
 }  // namespace
 
 void RequestTable::MoveOverdue(Instant now) {
+  EndLateHandovers(now);
   for (const RequestId id : OverdueAttempts(now)) {
     const auto found = attempts_.find(id);
     if (found == attempts_.end()) continue;

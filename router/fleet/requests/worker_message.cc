@@ -73,6 +73,7 @@ wire::Generate MessageOf(const GenerateSpec& spec, const WorkerOrder& order, Ins
   message.prompt_logprobs = order.prompt_logprobs;
   message.adapter = spec.model->adapter();
   message.part = order.part;
+  message.kv_transfer = order.kv_transfer;
   if (order.part != wire::RequestPart::kPrompt) return message;
   message.max_output_tokens = 1;
   message.retention.reset();

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "common/base/clock.h"
@@ -44,6 +45,7 @@ struct WorkerOrder {
   std::uint32_t priority = 50;
   // kPrompt: one token, and no hint for the session's return.
   wire::RequestPart part = wire::RequestPart::kWhole;
+  std::string_view kv_transfer = {};  // see wire::Generate
 };
 [[nodiscard]] wire::Generate MessageOf(const GenerateSpec& spec, const WorkerOrder& order, Instant now);
 

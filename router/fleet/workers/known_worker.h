@@ -93,11 +93,12 @@ struct Worker {
   std::uint32_t reported_forward_count = 0;  // the same when its last report came
   std::uint64_t requests_total = 0;
   WorkerTotals totals;
-  std::uint64_t generate_digest = 0;  // of the requests that it was sent; see wire::Ping
-  std::uint64_t last_sent;            // see WorkerView
-  bool receives_copy = false;         // it is computing a copy of a prefix
-  FadedSum saved_only_here;           // seconds of prefill
-  std::uint32_t coming_answers = 0;   // of prompts that are computed apart, whose blocks go there
+  std::uint64_t generate_digest = 0;                // of the requests that it was sent; see wire::Ping
+  std::uint64_t last_sent;                          // see WorkerView
+  bool receives_copy = false;                       // it is computing a copy of a prefix
+  FadedSum saved_only_here;                         // seconds of prefill
+  std::uint32_t coming_answers = 0;                 // of prompts that are computed apart, whose blocks go there
+  double handover_seconds = kUsualHandoverSeconds;  // see WorkerView
   EngineWatch engine;
   FirstTokens first_tokens;
   LaterTokens later_tokens;

@@ -43,7 +43,8 @@ WorkerView ViewOf(const Worker& worker) {
           .decode_step_seconds = decode.StepSeconds(load.running_requests, context),
           .decode = decode,
           .decode_slowness = worker.decode_pace.slowness(),
-          .busy_share = worker.busy.value()};
+          .busy_share = worker.busy.value(),
+          .handover_seconds = worker.handover_seconds};
 }
 
 void ModelFleets::Set(Worker& worker) {

@@ -246,6 +246,7 @@ void FakeWorker::SendStep(std::vector<wire::TokenEvent> tokens) {
 bool FakeWorker::Advance(Running& running, std::vector<wire::TokenEvent>& events) {
   const wire::Generate& request = running.request;
   if (drips_ && running.choices.front().output_count > 0) return false;
+  if (awaits_blocks_ && !request.kv_transfer.empty()) return false;
   if (request.prompt_logprobs && running.scored_tokens < request.prompt.size() && !tells_no_logprobs_) {
     events.push_back(ScorePrompt(running));
     if (running.scored_tokens < request.prompt.size()) return false;
@@ -287,6 +288,8 @@ wire::TokenEvent FakeWorker::AdvanceChoice(Running& running, std::uint32_t index
         ExpectedLogprobs(choice.tokens, choice.tokens.size() - event.tokens.size(), *request.output_logprobs);
   }
   choice.ended = event.finish.has_value();
+  const bool lends = request.part == wire::RequestPart::kPrompt && hello_.features.contains(wire::Feature::kConnector);
+  if (lends && choice.ended) event.kv_transfer = kTransfer;
   if (event.finish.has_value() || (!event.tokens.empty() && !tells_cached_late_)) {
     event.cached_token_count = std::exchange(running.cached_tokens, std::nullopt);
   }

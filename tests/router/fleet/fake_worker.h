@@ -8,6 +8,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -106,6 +107,12 @@ class FakeWorker {
 
   // Its hello says that it fetches and serves blocks; call it before the worker starts.
   void SetTransfers(std::string address);
+  // Its hello says that its engine has a connector; call it before the worker starts. Prompts that are computed here
+  // alone end with `kTransfer`.
+  void SetConnector() { hello_.features.insert(wire::Feature::kConnector); }
+  static constexpr std::string_view kTransfer = R"({"remote_block_ids":[1,2]})";
+  // Its engine waits for blocks that do not come, for each request that names another engine's.
+  void SetAwaitsBlocks(bool awaits) { awaits_blocks_ = awaits; }
   // From now on at most so many blocks of a Hold arrive, and its answer says this.
   void SetHoldResult(wire::HoldOutcome outcome, std::uint32_t arriving_blocks,
                      wire::HoldCause cause = wire::HoldCause::kNone);
@@ -211,6 +218,7 @@ class FakeWorker {
   bool hung_ = false;
   bool silent_ = false;
   bool drips_ = false;
+  bool awaits_blocks_ = false;
   double slowness_ = 1;
   bool lacks_adapters_ = false;
   bool broken_ = false;

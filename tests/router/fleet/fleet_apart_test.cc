@@ -17,11 +17,16 @@ using Request = FleetSim::Request;
 constexpr std::uint32_t kBlocks = 200;
 constexpr std::uint32_t kTokens = kBlocks * FakeWorker::kBlockTokens;
 
+// How blocks travel: the workers fetch them, or their engines do.
+enum class By { kHold, kConnector };
+
 class FleetApartTest : public ::testing::Test {
  protected:
+  explicit FleetApartTest(By by = By::kHold) : by_(by) {}
   FakeWorker& Join(const std::string& id, wire::WorkerRole role) {
     FakeWorker& worker = sim_.AddWorker(id);
-    worker.SetTransfers("127.0.0.1:" + std::to_string(7100 + sim_.workers.size()));
+    if (by_ == By::kHold) worker.SetTransfers("127.0.0.1:" + std::to_string(7100 + sim_.workers.size()));
+    if (by_ == By::kConnector) worker.SetConnector();
     worker.hello().role = role;
     worker.SayHello();
     sim_.DeliverAll();
@@ -91,6 +96,7 @@ class FleetApartTest : public ::testing::Test {
     return request;
   }
 
+  const By by_;
   FleetSim sim_;
   FakeWorker& p_ = Join("p", wire::WorkerRole::kPrefill);
   FakeWorker& d1_ = Join("d1", wire::WorkerRole::kDecode);
@@ -283,6 +289,102 @@ TEST_F(FleetApartTest, BlocksThatDidNotComeAreNoError) {
   LetAnswersRun(8);
   for (FakeWorker* worker : {&d1_, &d2_}) worker->SetHoldResult(wire::HoldOutcome::kBusy, 0);
   const Request request = SubmitApart();
+  RunUntilEnd(request);
+  ExpectRight(request, 20);
+  ExpectNothingLeft();
+}
+
+// ---- engines with connectors ----
+
+class FleetConnectorTest : public FleetApartTest {
+ protected:
+  FleetConnectorTest() : FleetApartTest(By::kConnector) {}
+  // Until the prompt is computed, and the answer was asked for.
+  FakeWorker& RunUntilAnswer(const Request& request) {
+    for (int i = 0; i < 200 && request.observer->workers.size() < 2; ++i) Step();
+    return request.observer->workers.back() == "d1" ? d1_ : d2_;
+  }
+};
+
+TEST_F(FleetConnectorTest, TheAnswerBeginsAnewWhereItsConnectorFindsTheBlocks) {
+  LetAnswersRun(8);
+  const std::size_t outcomes = sim_.metrics.outcomes.size();
+  const Request request = SubmitApart();
+  EXPECT_EQ(sim_.core.hold_count(), 0U);
+  EXPECT_EQ(p_.received().back().part, wire::RequestPart::kPrompt);
+  EXPECT_EQ(p_.received().back().max_output_tokens, 1U);
+  const FakeWorker& d = RunUntilAnswer(request);
+  EXPECT_TRUE(request.observer->tokens.empty()) << "the token of the prompt's engine is drawn again";
+  const wire::Generate& answer = d.received().back();
+  EXPECT_EQ(answer.part, wire::RequestPart::kAnswer);
+  EXPECT_EQ(answer.kv_transfer, FakeWorker::kTransfer);
+  EXPECT_EQ(answer.prompt, prompt_);
+  EXPECT_EQ(answer.first_output_index, 0U);
+  EXPECT_EQ(answer.max_output_tokens, 20U);
+  RunUntilEnd(request);
+  ExpectRight(request, 20);
+  EXPECT_EQ(request.observer->cached_token_count, 0U) << "as the prompt's engine found";
+  EXPECT_TRUE(sim_.metrics.retries.empty());
+  EXPECT_EQ(sim_.metrics.outcomes.size(), outcomes + 1) << "it counts once";
+  ExpectNothingLeft();
+}
+
+// Others are served there meanwhile, so the worker as a whole is not silent.
+TEST_F(FleetConnectorTest, BlocksThatNeverComeAreComputed) {
+  LetAnswersRun(8);
+  for (FakeWorker* worker : {&d1_, &d2_}) worker->SetAwaitsBlocks(true);
+  const Request request = SubmitApart();
+  const FakeWorker& d = RunUntilAnswer(request);
+  const RequestId waiting = d.received().back().request_id;
+  for (int i = 0; i < 100 && d.cancelled().empty(); ++i) {
+    sim_.Advance(100ms);
+    Step();
+  }
+  ASSERT_EQ(d.cancelled(), std::vector<RequestId>{waiting});
+  const std::size_t prompts = p_.received().size();
+  RunUntilEnd(request);
+  ExpectRight(request, 20);
+  EXPECT_EQ(p_.received().size(), prompts) << "it does not go apart again";
+  const FakeWorker& last = request.observer->workers.back() == "d1" ? d1_ : d2_;
+  EXPECT_TRUE(last.received().back().kv_transfer.empty());
+  EXPECT_EQ(last.received().back().part, wire::RequestPart::kWhole);
+  EXPECT_EQ(sim_.metrics.retries["no_first_token"], 1);
+  ExpectNothingLeft();
+}
+
+TEST_F(FleetConnectorTest, APromptWhoseEngineDiesIsComputedElsewhere) {
+  LetAnswersRun(8);
+  const Request request = SubmitApart();
+  sim_.Kill(p_);
+  sim_.Advance(5s);
+  RunUntilEnd(request);
+  ExpectRight(request, 20);
+  ExpectNothingLeft();
+}
+
+TEST_F(FleetConnectorTest, AnAnswerWhoseEngineDiesIsComputedByAnother) {
+  LetAnswersRun(8);
+  for (FakeWorker* worker : {&d1_, &d2_}) worker->SetAwaitsBlocks(true);
+  const Request request = SubmitApart();
+  FakeWorker& d = RunUntilAnswer(request);
+  sim_.Kill(d);
+  sim_.Advance(5s);
+  RunUntilEnd(request);
+  ExpectRight(request, 20);
+  EXPECT_NE(request.observer->workers.back(), d.id());
+  ExpectNothingLeft();
+}
+
+TEST_F(FleetConnectorTest, AnEngineThatNamesNothingIsNoError) {
+  LetAnswersRun(8);
+  const Request request = SubmitApart();
+  for (int i = 0; i < 20 && p_.running_count() > 0; ++i) p_.Step();
+  for (wire::WorkerMessage& message : p_.outbox()) {
+    if (auto* const step = std::get_if<wire::Step>(&message)) {
+      for (wire::TokenEvent& event : step->tokens) event.kv_transfer.clear();
+    }
+  }
+  sim_.DeliverAll();
   RunUntilEnd(request);
   ExpectRight(request, 20);
   ExpectNothingLeft();

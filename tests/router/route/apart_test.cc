@@ -114,6 +114,19 @@ TEST_F(ApartTest, WorkersThatCanNotExchangeBlocksStayWhole) {
   EXPECT_EQ(WhyTogether({Prefill(0), old}), "no_way");
 }
 
+// Their blocks go from engine to engine: no worker fetches any.
+TEST_F(ApartTest, EnginesWithConnectorsExchangeBlocksThemselves) {
+  std::vector<WorkerView> workers{Prefill(6), Decode(7, 8)};
+  for (WorkerView& worker : workers) worker.features = {wire::Feature::kConnector};
+  const auto choice = Choose(workers);
+  ASSERT_TRUE(std::holds_alternative<Apart>(choice)) << NameOf(std::get<Together>(choice));
+  EXPECT_TRUE(std::get<Apart>(choice).by_connector);
+  workers[1].handover_seconds = 60;
+  EXPECT_EQ(WhyTogether(workers), "price");
+  workers[1].features = {wire::Feature::kFollows};
+  EXPECT_EQ(WhyTogether(workers), "no_way") << "one engine with a connector has nobody to talk to";
+}
+
 TEST_F(ApartTest, WithoutWorkersForPromptsNothingGoes) { EXPECT_EQ(WhyTogether({Decode(1, 8)}), "no_prefill_worker"); }
 
 TEST_F(ApartTest, UnknownSpeedsHaveNoPrices) {

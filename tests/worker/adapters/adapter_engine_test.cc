@@ -77,6 +77,76 @@ TEST_F(AdapterEngineTest, LogprobsComeWithTheirTokens) {
   }
 }
 
+// ---- engines with a KV connector ----
+
+TEST_F(AdapterEngineTest, TheEngineOfAPromptSaysWhereItsBlocksAre) {
+  options_.has_connector = true;
+  wire::Generate request = Request(5);
+  request.part = wire::RequestPart::kPrompt;
+  request.max_output_tokens = 1;
+  Submit(request);
+  EXPECT_THAT(Calls()[0].call.body, HasSubstr(R"("stream":false)"));
+  EXPECT_THAT(Calls()[0].call.body, HasSubstr(R"("kv_transfer_params":{"do_remote_decode":true)"));
+  Answer(CallAt(0), 200,
+         R"({"choices":[{"index":0,"finish_reason":"length","stop_reason":null,"token_ids":[9]}],"usage":)"
+         R"({"prompt_tokens_details":{"cached_tokens":16}},)"
+         R"("kv_transfer_params":{"do_remote_prefill":true,"remote_block_ids":[3, 4],"remote_host":"10.0.0.1"}})");
+  const auto events = Events();
+  EXPECT_EQ(Tokens(events), (TokenIds{9}));
+  EXPECT_EQ(events.back().finish, wire::FinishReason::kLength);
+  EXPECT_EQ(events.back().cached_token_count, 16U);
+  EXPECT_EQ(events.back().kv_transfer,
+            R"({"do_remote_prefill":true,"remote_block_ids":[3,4],"remote_host":"10.0.0.1"})");
+}
+
+TEST_F(AdapterEngineTest, TheEngineOfAnAnswerIsToldWhereTheBlocksAre) {
+  options_.has_connector = true;
+  wire::Generate request = Request(5);
+  request.part = wire::RequestPart::kAnswer;
+  request.kv_transfer = R"({"remote_block_ids":[3,4],"big":12345678901234567890123})";
+  Submit(request);
+  EXPECT_THAT(Calls()[0].call.body,
+              HasSubstr(R"("kv_transfer_params":{"remote_block_ids":[3,4],"big":12345678901234567890123}})"));
+  Status(CallAt(0), 200);
+  Chunk(CallAt(0), 1, R"("length")");
+  Usage(CallAt(0), 39);
+  const StepReport report = Report();
+  EXPECT_EQ(report.tokens.size(), 1U);
+  EXPECT_EQ(report.counts.prompt_tokens, 0U) << "the other engine's worker has counted it";
+  EXPECT_TRUE(report.counts.prefill_seconds.empty());
+  EXPECT_EQ(report.load.step_prefill_tokens, 0U) << "what the connector brought is no measure of the engine's speed";
+}
+
+TEST_F(AdapterEngineTest, WithoutAConnectorNoBlocksComeFromElsewhere) {
+  wire::Generate request = Request(5);
+  request.kv_transfer = "{}";
+  EXPECT_EQ(Refusal(request).field, "kv_transfer");
+}
+
+TEST_F(AdapterEngineTest, WhatIsNoPlaceOfBlocksIsRefused) {
+  options_.has_connector = true;
+  wire::Generate request = Request(5);
+  for (const char* text : {"[]", "{", R"({},"model":"another")", "7"}) {
+    request.kv_transfer = text;
+    EXPECT_EQ(Refusal(request).field, "kv_transfer") << text;
+  }
+  EXPECT_TRUE(Calls().empty());
+}
+
+TEST_F(AdapterEngineTest, MorePlacesThanAMessageHoldsAreLeftOut) {
+  options_.has_connector = true;
+  wire::Generate request = Request(5);
+  request.part = wire::RequestPart::kPrompt;
+  Submit(request);
+  Answer(CallAt(0), 200,
+         R"({"choices":[{"index":0,"finish_reason":"length","stop_reason":null,"token_ids":[9]}],)"
+         R"("kv_transfer_params":{"remote_host":")" +
+             std::string(wire::kMaxKvTransferBytes, 'a') + R"("}})");
+  const auto events = Events();
+  EXPECT_EQ(events.back().finish, wire::FinishReason::kLength);
+  EXPECT_TRUE(events.back().kv_transfer.empty());
+}
+
 TEST_F(AdapterEngineTest, PromptLogprobsComeInOnePieceBeforeTheTokens) {
   wire::Generate request = Request(5);
   request.prompt = {1854, 1480, 1405, 1611, 1569, 1802};

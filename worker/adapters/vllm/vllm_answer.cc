@@ -127,6 +127,11 @@ Result<AnswerPiece> VllmAnswer::ReadDocument(json::Element document) {
     ROOST_ASSIGN_OR_RETURN(ChoicePiece read, ReadChoice(choice));
     piece.choices.push_back(std::move(read));
   }
+  if (const auto kv_transfer = json::At<json::Object>(document, "kv_transfer_params")) {
+    piece.kv_transfer = simdjson::minify(*kv_transfer);
+    // The other engine computes a prompt with more blocks than a message can name.
+    if (piece.kv_transfer.size() > wire::kMaxKvTransferBytes) piece.kv_transfer.clear();
+  }
   if (const auto usage = json::At<json::Object>(document, "usage")) {
     const auto details = json::At<json::Object>(*usage, "prompt_tokens_details");
     if (details) piece.cached_tokens = json::At<std::uint32_t>(*details, "cached_tokens");

@@ -135,9 +135,25 @@ void WriteLogprobs(JsonWriter& json, const CallPlan& plan) {
   if (plan.scores_prompt) json.Key("prompt_logprobs").Number(plan.generate.prompt_logprobs.value_or(0));
 }
 
+// The two steps of prefill apart, as the connectors that vLLM ships have them (NixlConnector): the engine for the
+// prompt is asked to hold its blocks, and says where; the one for the answer is told so. Its text is JSON of another
+// engine.
+Result<void> WriteKvTransfer(JsonWriter& json, const CallPlan& plan) {
+  constexpr std::string_view kLend = R"({"do_remote_decode":true,"do_remote_prefill":false,"remote_engine_id":null,)"
+                                     R"("remote_block_ids":null,"remote_host":null,"remote_port":null})";
+  const std::string& from = plan.generate.kv_transfer;
+  if (!from.empty()) {
+    const json::Document document(from, json::Document::KeepNumbers());
+    if (!document.ok() || !document.root().is_object()) return InvalidArgument("kv_transfer", "it is no JSON object");
+  }
+  if (plan.lends_blocks || !from.empty()) json.Key("kv_transfer_params").Raw(plan.lends_blocks ? kLend : from);
+  return {};
+}
+
 class Vllm final : public EngineProtocol {
  public:
   [[nodiscard]] std::string_view name() const override { return "vllm"; }
+  [[nodiscard]] bool has_connectors() const override { return true; }
 
   [[nodiscard]] std::string_view health_page() const override { return "/health"; }
   [[nodiscard]] Duration health_interval() const override;
@@ -198,6 +214,7 @@ Result<HttpCall> Vllm::BuildRequest(const CallPlan& plan) const {
   WriteSamplingFields(json, plan, kFieldNames);
   WriteLogprobs(json, plan);
   if (plan.generate.constraint) ROOST_RETURN_IF_ERROR(WriteConstraint(json, *plan.generate.constraint));
+  ROOST_RETURN_IF_ERROR(WriteKvTransfer(json, plan));
   if (!plan.salt.empty()) json.Key("cache_salt").String(plan.salt);
   if (plan.asks_found_runs) {
     json.Key("vllm_xargs").BeginObject().Key("kv_cache_report_mode").String("full").EndObject();
