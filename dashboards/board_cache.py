@@ -112,6 +112,10 @@ CACHE = {
             panel("Waiting that routing saves", "Seconds of waiting for first tokens per second that round robin would have cost more, "
                   "predicted. Negative: round robin would have been better.", "none",
                   [("{{model}}", f"{routed_ttft('round_robin', 'model')} - {routed_ttft('chosen', 'model')}")]),
+            panel("Seconds of prefill saved: here and by round robin", "How many seconds of prefill cached tokens save per second, and how "
+                  "many round robin over the same caches would have saved. The rest is due to routing.", "none",
+                  [("{{model}}: here", rate("roost_router_saved_prefill_seconds_total", "model", 'choice="chosen"')),
+                   ("{{model}}: round robin", rate("roost_router_saved_prefill_seconds_total", "model", 'choice="round_robin"'))], min=0),
             panel("Regret in tokens", "Share of the prompt tokens that the worker with the longest match held beyond the chosen one's: "
                   "the price of balance.", "percentunit",
                   [("{{model}}", ratio(rate("roost_router_regret_tokens_total", "model"), rate("roost_router_prompt_tokens_total", "model")))],

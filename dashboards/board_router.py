@@ -105,6 +105,8 @@ ROUTER = {
             panel("Uptime", "Since the process began.", "s", [("{{instance}}", of_routers("time() - process_start_time_seconds"))]),
             panel("Recorded requests", "What --record wrote, and what it dropped because the disk was slower.", "reqps",
                   [("{{outcome}}", rate("roost_router_recorded_requests_total", "outcome"))]),
+            panel("Ledger", "Writes of --ledger, one a second while requests end. failed: the disk took nothing; it is written later.", "cps",
+                  [("{{outcome}}", rate("roost_router_ledger_writes_total", "outcome"))]),
             panel("Trace spans", "For --otlp-endpoint: sent, refused by the collector, or dropped because it does not keep up.", "cps",
                   [("{{outcome}}", rate("roost_router_trace_spans_total", "outcome"))]),
         ),

@@ -135,6 +135,8 @@ void ApiMetrics::OnGenerationEnd(const GenerationSummary& summary) {
   if (summary.cached_tokens) {
     model.prompt_token_counts.Observe(summary.prompt_tokens);
     model.output_token_counts.Observe(summary.completion_tokens);
+    model.saved_seconds.Increment(summary.savings.seconds);
+    model.rotation_saved_seconds.Increment(summary.savings.rotation_seconds);
   }
   const bool failed = summary.outcome == GenerationSummary::Outcome::kError;
   const ErrorCode error = summary.error.value_or(ErrorCode::kInternal);
@@ -161,6 +163,8 @@ ApiMetrics::ModelMetrics& ApiMetrics::OfModel(std::string_view model) {
   if (found != by_model_.end()) return found->second;
   const std::string name(model);
   ModelMetrics metrics{.output_tokens = registry_.Counter(metrics::kRouterOutputTokens, {name}),
+                       .saved_seconds = registry_.Counter(metrics::kRouterSavedPrefill, {name, "chosen"}),
+                       .rotation_saved_seconds = registry_.Counter(metrics::kRouterSavedPrefill, {name, "round_robin"}),
                        .ttft = registry_.Histogram(metrics::kRouterTtft, {name}),
                        .inter_token = registry_.Histogram(metrics::kRouterInterToken, {name}),
                        .request_seconds = registry_.Histogram(metrics::kRouterRequestSeconds, {name}),

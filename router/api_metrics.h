@@ -53,6 +53,8 @@ class ApiMetrics final : public ApiObserver {
   // One model's metrics, resolved once.
   struct ModelMetrics {
     prometheus::Counter& output_tokens;
+    prometheus::Counter& saved_seconds;
+    prometheus::Counter& rotation_saved_seconds;
     prometheus::Histogram& ttft;
     prometheus::Histogram& inter_token;
     prometheus::Histogram& request_seconds;

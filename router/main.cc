@@ -45,6 +45,7 @@
 #include "router/fleet/forwards/forward_table.h"
 #include "router/fleet/registry_fleet_metrics.h"
 #include "router/fleet/workers/text_bundle.h"
+#include "router/ledger/ledger.h"
 #include "router/options.h"
 #include "router/record/recorder.h"
 #include "router/text/prompt_memo.h"
@@ -282,6 +283,20 @@ Result<std::unique_ptr<Recorder>> OpenRecorder(const RouterOptions& options, met
                          }});
 }
 
+// Null when no folder for a ledger is set.
+Result<std::unique_ptr<Ledger>> OpenLedger(const RouterOptions& options, metrics::Registry& registry,
+                                           ApiObserver& next) {
+  prometheus::Counter& written = registry.Counter(metrics::kRouterLedgerWrites, {"written"});
+  prometheus::Counter& failed = registry.Counter(metrics::kRouterLedgerWrites, {"failed"});
+  if (options.ledger.empty()) return std::unique_ptr<Ledger>();
+  return Ledger::Open(
+      {.folder = options.ledger,
+       .unix_seconds = &UnixSeconds,
+       .on_write = [&written,
+                    &failed](LedgerWrite write) { (write == LedgerWrite::kWritten ? written : failed).Increment(); }},
+      next);
+}
+
 Result<trace::SpanOutlet> OpenSpans(const RouterOptions& options, metrics::Registry& registry) {
   return trace::OpenCountedOutlet(options.otlp_endpoint,
                                   {.service_name = "roost-router",
@@ -402,6 +417,9 @@ Result<void> Run(const RouterOptions& options, Termination& termination, Service
   ROOST_ASSIGN_OR_RETURN(ApiOptions api_options, ApiOptionsOf(options));
   ROOST_ASSIGN_OR_RETURN(const WatchedFiles files, OpenFiles(options, input_budget, reloader));
   ROOST_ASSIGN_OR_RETURN(const std::unique_ptr<Recorder> recorder, OpenRecorder(options, registry));
+  TrafficHistory history(api_metrics, &UnixSeconds);
+  ThroughputLog throughput(history, clock);
+  ROOST_ASSIGN_OR_RETURN(const std::unique_ptr<Ledger> ledger, OpenLedger(options, registry, throughput));
   const auto on_refused = [&fleet_metrics](wire::PeerRefusal refusal) { fleet_metrics->OnPeerRefused(refusal); };
   ROOST_ASSIGN_OR_RETURN(const std::optional<wire::ServerKeys> link_keys, ReadLinkKeys(options, clock, on_refused));
   ROOST_RETURN_IF_ERROR(WatchLinkPeers(options, link_keys, reloader));
@@ -412,8 +430,6 @@ Result<void> Run(const RouterOptions& options, Termination& termination, Service
   TextPool text({.thread_count = options.text_threads, .max_jobs = options.max_connections});
   ROOST_ASSIGN_OR_RETURN(const trace::SpanOutlet spans, OpenSpans(options, registry));
   const auto prompt_memo = std::make_shared<PromptMemo>(SharesOf(options.memory_bytes).memo);
-  TrafficHistory history(api_metrics, &UnixSeconds);
-  ThroughputLog throughput(history, clock);
   api_options.prompt_memo = prompt_memo;
   api_options.shared_prefixes = files.shared_prefixes;
   api_options.api_keys = files.api_keys;
@@ -430,7 +446,8 @@ Result<void> Run(const RouterOptions& options, Termination& termination, Service
     history.OnWorkers(view->standing, view->queues);
     return history.Json();
   };
-  Api api(*fleet, throughput, clock, text, std::move(api_options));
+  ApiObserver& observer = ledger == nullptr ? static_cast<ApiObserver&>(throughput) : *ledger;
+  Api api(*fleet, observer, clock, text, std::move(api_options));
   ROOST_ASSIGN_OR_RETURN(const std::unique_ptr<Listeners> listeners, Listeners::Open(plan, api));
   LogInfo("router ready", {{"http", listeners->api_url()},
                            {"admin", listeners->admin_url()},

@@ -224,6 +224,9 @@ void DeclareRouting(RouterOptions& options, ConfigParser& parser) {
 
 void DeclareOperation(RouterOptions& options, ConfigParser& parser) {
   parser.Section("Operation")
+      .Add("ledger", options.ledger,
+           "Folder for the savings ledger: what each tenant, key and model used in each hour, and the prefill that the "
+           "cache saved of it. Several routers may share it; roostctl savings adds the files up")
       .Add("record", options.record,
            "File in which the router records the lengths and block hashes of all requests, but no text; roostctl "
            "simulate reads it")

@@ -75,6 +75,7 @@ struct RouterOptions {
   bool content_may_contain_special_tokens = false;  // in the client's messages and tools
 
   // Operation
+  std::string ledger;  // a folder; empty: none
   std::string record;  // a file; empty: no recording
   bool show_prefix_text = false;
   bool insecure_bind = false;

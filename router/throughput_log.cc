@@ -9,7 +9,7 @@ void ThroughputLog::OnGenerationStart(std::string_view model) {
     const std::lock_guard lock(mutex_);
     ++interval_.active;
   }
-  next_.OnGenerationStart(model);
+  PassingApiObserver::OnGenerationStart(model);
 }
 
 void ThroughputLog::OnGenerationEnd(const GenerationSummary& summary) {
@@ -23,7 +23,7 @@ void ThroughputLog::OnGenerationEnd(const GenerationSummary& summary) {
     interval_.cached_tokens += summary.cached_tokens.value_or(0);
     interval_.output_tokens += summary.completion_tokens;
   }
-  next_.OnGenerationEnd(summary);
+  PassingApiObserver::OnGenerationEnd(summary);
 }
 
 void ThroughputLog::OnForwardStart() {
@@ -31,7 +31,7 @@ void ThroughputLog::OnForwardStart() {
     const std::lock_guard lock(mutex_);
     ++interval_.active;
   }
-  next_.OnForwardStart();
+  PassingApiObserver::OnForwardStart();
 }
 
 void ThroughputLog::OnForwardEnd(const ForwardSummary& summary) {
@@ -44,7 +44,7 @@ void ThroughputLog::OnForwardEnd(const ForwardSummary& summary) {
     interval_.cached_tokens += summary.cached_tokens;
     interval_.output_tokens += summary.output_tokens;
   }
-  next_.OnForwardEnd(summary);
+  PassingApiObserver::OnForwardEnd(summary);
 }
 
 Throughput ThroughputLog::Take() {

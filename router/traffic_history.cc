@@ -69,7 +69,7 @@ void TrafficHistory::OnGenerationEnd(const GenerationSummary& summary) {
     point.cached_tokens += summary.cached_tokens.value_or(0);
     point.output_tokens += summary.completion_tokens;
   }
-  next_.OnGenerationEnd(summary);
+  PassingApiObserver::OnGenerationEnd(summary);
 }
 
 // Names that clients made up make no history of their own.
@@ -80,7 +80,7 @@ void TrafficHistory::OnUnserved(const UnservedGeneration& unserved) {
     ++point.ended;
     if (IsServersFault(unserved.error)) ++point.failed;
   }
-  next_.OnUnserved(unserved);
+  PassingApiObserver::OnUnserved(unserved);
 }
 
 void TrafficHistory::OnFirstToken(std::string_view model, double seconds) {
@@ -88,7 +88,7 @@ void TrafficHistory::OnFirstToken(std::string_view model, double seconds) {
     const std::lock_guard lock(mutex_);
     ++Now(model).ttft.at(BucketOf(seconds, kBuckets));
   }
-  next_.OnFirstToken(model, seconds);
+  PassingApiObserver::OnFirstToken(model, seconds);
 }
 
 double TrafficHistory::TtftQuantile(const Point& point, double share) {

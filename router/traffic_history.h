@@ -22,7 +22,7 @@
 namespace roost::router {
 
 // Thread-safe.
-class TrafficHistory final : public ApiObserver {
+class TrafficHistory final : public PassingApiObserver {
  public:
   static constexpr std::int64_t kStepSeconds = 10;
   static constexpr std::size_t kPoints = 360;
@@ -30,7 +30,7 @@ class TrafficHistory final : public ApiObserver {
 
   // `next` outlives it. `unix_seconds` is the wall time.
   TrafficHistory(ApiObserver& next, std::function<std::int64_t()> unix_seconds)
-      : next_(next), unix_seconds_(std::move(unix_seconds)) {}
+      : PassingApiObserver(next), unix_seconds_(std::move(unix_seconds)) {}
 
   // The workers and queues now. Call it once in each step.
   void OnWorkers(const FleetStanding& standing, std::span<const QueueStatus> queues);
@@ -39,16 +39,9 @@ class TrafficHistory final : public ApiObserver {
   // first, without points before anything was known.
   [[nodiscard]] std::string Json() const;
 
-  void OnAnswer(std::string_view route, int status) override { next_.OnAnswer(route, status); }
-  void OnUnknownFields(std::uint32_t count) override { next_.OnUnknownFields(count); }
-  void OnDroppedReasoning(std::uint32_t count) override { next_.OnDroppedReasoning(count); }
-  void OnGenerationStart(std::string_view model) override { next_.OnGenerationStart(model); }
   void OnGenerationEnd(const GenerationSummary& summary) override;
   void OnUnserved(const UnservedGeneration& unserved) override;
   void OnFirstToken(std::string_view model, double seconds) override;
-  void OnLaterTokens(std::string_view model, std::uint32_t token_count, double seconds) override {
-    next_.OnLaterTokens(model, token_count, seconds);
-  }
 
  private:
   // Times to first token by powers of the square root of two from one millisecond on: to within 20 %.
@@ -71,7 +64,6 @@ class TrafficHistory final : public ApiObserver {
   [[nodiscard]] Point& Now(std::string_view model);
   [[nodiscard]] static double TtftQuantile(const Point& point, double share);
 
-  ApiObserver& next_;
   const std::function<std::int64_t()> unix_seconds_;
 
   mutable std::mutex mutex_;

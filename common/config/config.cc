@@ -285,6 +285,12 @@ ConfigParser& ConfigParser::AddPositional(const std::string& name, std::string& 
   return *this;
 }
 
+ConfigParser& ConfigParser::AddPositional(const std::string& name, std::vector<std::string>& target,
+                                          const std::string& help) {
+  state_->app.add_option(name, target, help)->group(state_->section)->configurable(false);
+  return *this;
+}
+
 ConfigParser& ConfigParser::Alias(const std::string& other, const std::string& name) {
   state_->aliases[other] = name;
   return *this;

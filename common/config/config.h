@@ -98,6 +98,8 @@ class ConfigParser {
 
   // A word without dashes, anywhere among the flags; on the command line only. `name` is for --help.
   ConfigParser& AddPositional(const std::string& name, std::string& target, const std::string& help);
+  // Any number of them.
+  ConfigParser& AddPositional(const std::string& name, std::vector<std::string>& target, const std::string& help);
 
   // On the command line --`other` stands for --`name`, unless it is an option here itself.
   ConfigParser& Alias(const std::string& other, const std::string& name);

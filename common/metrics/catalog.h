@@ -187,6 +187,8 @@ inline constexpr Metric kRouterRoutedTtft{Kind::kCounter, "roost_router_routed_t
     "Predicted times to first token, added up, by choice: of the chosen worker, and of the worker that round robin would have chosen."};
 inline constexpr Metric kRouterRoutedWhole{Kind::kCounter, "roost_router_routed_whole_seconds_total", "model,choice",
     "Predicted times from decision to last token, added up, by choice: of the chosen worker, and of the worker that round robin would have chosen."};
+inline constexpr Metric kRouterSavedPrefill{Kind::kCounter, "roost_router_saved_prefill_seconds_total", "model,choice",
+    "Seconds of prefill that cached tokens saved, by choice: at the chosen worker, and at the worker that round robin would have chosen."};
 inline constexpr Metric kRouterRegretTokens{Kind::kCounter, "roost_router_regret_tokens_total", "model",
     "Prompt tokens that the worker with the longest match held beyond those of the chosen worker."};
 inline constexpr Metric kRouterRegretSeconds{Kind::kCounter, "roost_router_regret_seconds_total", "model",
@@ -234,6 +236,8 @@ inline constexpr Metric kRouterLinkRefusedPeers{Kind::kCounter, "roost_router_li
     "Peers refused on the port for workers that has keys, by reason: mechanism, handshake, unknown_key or name (of each hello)."};
 inline constexpr Metric kRouterRecordedRequests{Kind::kCounter, "roost_router_recorded_requests_total", "outcome",
     "Requests that --record wrote to its file or dropped."};
+inline constexpr Metric kRouterLedgerWrites{Kind::kCounter, "roost_router_ledger_writes_total", "outcome",
+    "Writes of --ledger, one a second while requests end: written or failed. What failed is written later."};
 inline constexpr Metric kRouterTraceSpans{Kind::kCounter, "roost_router_trace_spans_total", "outcome",
     "Spans for --otlp-endpoint that were sent, refused by the collector, or dropped: queue_full, unreachable."};
 

@@ -101,6 +101,8 @@ int RunNewKeyCommand(Arguments arguments, const Console& console) {
       .AddList("models", options.models, "Models that it may use, such as demo-model or qwen*; all by default")
       .Add("requests-per-minute", options.requests_per_minute, "Requests a minute; 0: no limit")
       .Add("tokens-per-minute", options.tokens_per_minute, "Tokens of prompts and answers a minute; 0: no limit")
+      .Add("cached-token-weight", options.cached_token_weight,
+           "Part of a token of these that one of a prompt counts for which was cached", {0, 1})
       .Add("max-concurrent-requests", options.max_concurrent_requests, "Requests at a time; 0: no limit");
   if (const auto code = Ended(parser, arguments, console)) return *code;
   return RunNewKey(options, console.out, console.err);
@@ -138,7 +140,7 @@ int RunNewKey(const NewKeyOptions& options, std::ostream& out, std::ostream& err
   key.max_retention_ms = options.max_retention_seconds * 1000;
   key.models = options.models;
   key.limits = {LimitOf(options.requests_per_minute), LimitOf(options.tokens_per_minute),
-                LimitOf(options.max_concurrent_requests)};
+                LimitOf(options.max_concurrent_requests), options.cached_token_weight};
   const std::string secret = router::NewKeySecret();
   key.digest = router::DigestOfSecret(secret);
   const std::string line = router::KeyLine(key);

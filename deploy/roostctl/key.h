@@ -39,6 +39,7 @@ struct NewKeyOptions {
   std::vector<std::string> models;        // empty: all
   std::uint64_t requests_per_minute = 0;  // 0: no limit, as for the next two
   std::uint64_t tokens_per_minute = 0;
+  double cached_token_weight = 1;
   std::uint64_t max_concurrent_requests = 0;
 };
 

@@ -14,6 +14,7 @@
 #include "deploy/roostctl/command.h"
 #include "deploy/roostctl/doctor/doctor.h"
 #include "deploy/roostctl/explain.h"
+#include "deploy/roostctl/file_commands.h"
 #include "deploy/roostctl/generate/generate.h"
 #include "deploy/roostctl/key.h"
 #include "deploy/roostctl/model_memory.h"
@@ -47,6 +48,7 @@ constexpr const Command* kCommands[] = {
     &kMatchCommand,
     &kPrefixesCommand,
     &kPrefixDiffCommand,
+    &kLintCommand,
     &kWarmCommand,
     &kTransfersCommand,
     &kGenerateCommand,
@@ -57,6 +59,7 @@ constexpr const Command* kCommands[] = {
     &kTokenizeCommand,
     &kKeyCommand,
     &kUsageCommand,
+    &kSavingsCommand,
     &kTemplateCommand,
 };
 // clang-format on

@@ -6,11 +6,18 @@
 #include <openssl/rand.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "common/base/check.h"
 #include "common/base/name_pattern.h"
 
 namespace roost::router {
+std::uint64_t KeyLimits::ChargeOf(std::uint64_t prompt_tokens, std::uint64_t cached_tokens) const {
+  const std::uint64_t cached = std::min(cached_tokens, prompt_tokens);
+  const double weighted = cached_token_weight * static_cast<double>(cached);
+  return prompt_tokens - cached + static_cast<std::uint64_t>(std::llround(weighted));
+}
+
 bool ApiKey::MayUse(std::string_view model) const { return models.empty() || MatchesAny(models, model); }
 
 KeyDigest DigestOfSecret(std::string_view secret) {

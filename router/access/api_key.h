@@ -6,7 +6,7 @@
 //   {"name": "chat-app", "sha256": "9f…", "tenant": "acme", "max_priority": 70, "max_retention_seconds": 3600,
 //   "models": ["qwen*"],
 //    "model_aliases": {"gpt-4o": "qwen3-8b"}, "requests_per_minute": 600, "tokens_per_minute": 100000,
-//    "max_concurrent_requests": 32}
+//    "cached_token_weight": 0.1, "max_concurrent_requests": 32}
 //
 // `name` and `sha256` must be there. Two keys of one tenant share its cache and its turn in the queue, but no limits.
 #pragma once
@@ -33,8 +33,12 @@ inline constexpr std::uint64_t kNoLimit = std::numeric_limits<std::uint64_t>::ma
 
 struct KeyLimits {
   std::uint64_t requests_per_minute = kNoLimit;
-  std::uint64_t tokens_per_minute = kNoLimit;  // of prompts, cached ones too, and of answers
+  std::uint64_t tokens_per_minute = kNoLimit;  // of prompts, cached ones by their weight, and of answers
   std::uint64_t concurrent_requests = kNoLimit;
+  double cached_token_weight = 1;  // of a prompt's token that was cached, 0 to 1
+
+  // The tokens that a prompt takes from tokens_per_minute.
+  [[nodiscard]] std::uint64_t ChargeOf(std::uint64_t prompt_tokens, std::uint64_t cached_tokens) const;
 
   bool operator==(const KeyLimits&) const = default;
 };

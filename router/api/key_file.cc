@@ -112,7 +112,7 @@ Result<std::uint64_t> LimitOf(const JsonObject& object, std::string_view name) {
 }
 
 Result<void> CheckMembers(const JsonObject& object) {
-  constexpr std::array<std::string_view, 10> kKnown{"name",
+  constexpr std::array<std::string_view, 11> kKnown{"name",
                                                     "sha256",
                                                     "tenant",
                                                     "max_priority",
@@ -121,6 +121,7 @@ Result<void> CheckMembers(const JsonObject& object) {
                                                     "model_aliases",
                                                     "requests_per_minute",
                                                     "tokens_per_minute",
+                                                    "cached_token_weight",
                                                     "max_concurrent_requests"};
   for (const auto& [name, value] : object.members()) {
     if (std::find(kKnown.begin(), kKnown.end(), name) != kKnown.end()) continue;
@@ -153,6 +154,11 @@ Result<ApiKey> KeyOf(const JsonObject& object) {
   ROOST_ASSIGN_OR_RETURN(key.model_aliases, AliasesOf(object));
   ROOST_ASSIGN_OR_RETURN(key.limits.requests_per_minute, LimitOf(object, "requests_per_minute"));
   ROOST_ASSIGN_OR_RETURN(key.limits.tokens_per_minute, LimitOf(object, "tokens_per_minute"));
+  ROOST_ASSIGN_OR_RETURN(const std::optional<double> weight, object.Number("cached_token_weight"));
+  key.limits.cached_token_weight = weight.value_or(1);
+  if (!(key.limits.cached_token_weight >= 0 && key.limits.cached_token_weight <= 1)) {
+    return InvalidArgument("cached_token_weight", "must be at least 0 and at most 1");
+  }
   ROOST_ASSIGN_OR_RETURN(key.limits.concurrent_requests, LimitOf(object, "max_concurrent_requests"));
   return key;
 }
@@ -216,6 +222,7 @@ std::string KeyLine(const ApiKey& key) {
   };
   limit("requests_per_minute", key.limits.requests_per_minute);
   limit("tokens_per_minute", key.limits.tokens_per_minute);
+  if (key.limits.cached_token_weight != 1) json.Key("cached_token_weight").Number(key.limits.cached_token_weight);
   limit("max_concurrent_requests", key.limits.concurrent_requests);
   json.EndObject();
   return json.Take();

@@ -39,6 +39,8 @@ function reading(families, model) {
     routed: {
       chosen: of('routed_matched_tokens_total', { choice: 'chosen' }),
       rotated: of('routed_matched_tokens_total', { choice: 'round_robin' }),
+      chosenSaved: of('saved_prefill_seconds_total', { choice: 'chosen' }),
+      rotatedSaved: of('saved_prefill_seconds_total', { choice: 'round_robin' }),
       chosenSeconds: of('routed_ttft_seconds_total', { choice: 'chosen' }),
       rotatedSeconds: of('routed_ttft_seconds_total', { choice: 'round_robin' }),
     },
@@ -147,7 +149,8 @@ function contents({ now, recent, points, queues, model, inFlight }) {
     },
     saved: {
       value: seconds(now.saved),
-      below: ['by the own count of the workers that are connected', `now ${rate(recent.saved / recent.spent)} s saved per second`],
+      below: [`by the connected workers’ count; now ${rate(recent.saved / recent.spent)} s per second`,
+        `since the router began ${seconds(now.routed.chosenSaved)}, ${seconds(now.routed.chosenSaved - now.routed.rotatedSaved)} beyond round robin`],
       lines: [line((point) => point.saved / point.spent)],
     },
     ttft: {

@@ -13,6 +13,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -41,6 +42,10 @@ struct RequestRecord {
 
 // The record's line, without the line feed. Computes a hash per block of the answer.
 [[nodiscard]] std::string LineOf(const RequestRecord& record);
+
+// By which a recording knows a tenant. A name has the same hash in every run, and can only be found from it by
+// guessing; 0: no name.
+[[nodiscard]] std::uint64_t RecordedHashOf(std::string_view name);
 
 enum class RecordOutcome : std::uint8_t {
   kWritten,

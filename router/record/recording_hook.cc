@@ -4,10 +4,9 @@
 #include <utility>
 
 namespace roost::router {
-namespace {
 
-// FNV-1a. A name has the same hash in every run, and can only be found from a recording by guessing.
-std::uint64_t HashOf(std::string_view name) {
+// FNV-1a.
+std::uint64_t RecordedHashOf(std::string_view name) {
   if (name.empty()) return 0;
   std::uint64_t hash = 0xcbf29ce484222325ULL;
   for (const char character : name) {
@@ -15,6 +14,8 @@ std::uint64_t HashOf(std::string_view name) {
   }
   return hash == 0 ? 1 : hash;
 }
+
+namespace {
 
 RequestRecord RecordOf(const GenerateSpec& spec, double arrival_seconds) {
   RequestRecord record;
@@ -27,7 +28,7 @@ RequestRecord RecordOf(const GenerateSpec& spec, double arrival_seconds) {
   record.last_hash = spec.generate.block_hashes.empty() ? spec.generate.root : spec.generate.block_hashes.back();
   const auto begin = static_cast<std::ptrdiff_t>(spec.generate.block_hashes.size() * record.block_tokens);
   record.open_tokens.assign(spec.generate.prompt.begin() + begin, spec.generate.prompt.end());
-  record.tenant_hash = HashOf(spec.generate.tenant);
+  record.tenant_hash = RecordedHashOf(spec.generate.tenant);
   record.session_hash = spec.generate.session_hash;
   return record;
 }

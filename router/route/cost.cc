@@ -237,6 +237,11 @@ double LoadTokens(const WorkerView& worker, const FleetSpeed& speed) {
   return (busy / seconds_per_token + kUsualBatchTokens) * WithoutNoise(SlownessOf(worker, seconds_per_token, speed));
 }
 
+double PrefillTokenSeconds(const WorkerView& worker, const FleetSpeed& speed) {
+  const double tokens_per_second = RatesOf(worker, speed).prefill_tokens_per_second;
+  return tokens_per_second > 0 ? 1 / tokens_per_second : 0;
+}
+
 double PrefillSeconds(const WorkerView& worker, std::uint64_t prompt_tokens) {
   if (worker.prefill_tokens_per_second <= 0) return 0;
   return static_cast<double>(prompt_tokens) * SecondsPerToken(worker, RatesOf(worker, {}));

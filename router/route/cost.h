@@ -218,6 +218,9 @@ class WorkerPrices {
 // loaded. Idle workers of about the same speed have exactly the same load.
 [[nodiscard]] double LoadTokens(const WorkerView& worker, const FleetSpeed& speed);
 
+// The worker's time for one prompt token, without the decodes beside it. Zero while no worker's rates are known.
+[[nodiscard]] double PrefillTokenSeconds(const WorkerView& worker, const FleetSpeed& speed);
+
 // The time that the worker needs for this many prompt tokens, in full steps that also compute its decodes. Zero while
 // its rates are not known.
 [[nodiscard]] double PrefillSeconds(const WorkerView& worker, std::uint64_t prompt_tokens);

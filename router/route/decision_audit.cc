@@ -30,18 +30,31 @@ double LeastOf(const Decision& decision, double least, Value value) {
 DecisionAudit DecisionAuditor::Audit(const RouteQuery& query, const FleetView& fleet, const Decision& decision) {
   const WorkerView* const turn = rotation_.Next(query, fleet);
   ROOST_CHECK(turn != nullptr, "a decision for slot {} of a fleet without workers", decision.slot.value());
-  const Candidate rotated = PredictCost(PromptOn(query, turn->slot), *turn, fleet.speed(), query.now);
+  const FleetSpeed speed = fleet.speed();
+  const Candidate rotated = PredictCost(PromptOn(query, turn->slot), *turn, speed, query.now);
   const std::uint32_t most = MostCachedTokens(query, fleet);
   const double ttft = decision.predicted_ttft_seconds;
   const double whole = decision.predicted_whole_seconds;
   const double tokens = query.answer.own;
-  return {.regret_tokens = most - std::min(most, decision.matched_tokens),
+  return {.most_matched_tokens = most,
+          .regret_tokens = most - std::min(most, decision.matched_tokens),
           .regret_seconds = ttft - LeastOf(decision, ttft, [](const auto& each) { return each.ttft_seconds(); }),
           .regret_whole_seconds =
               whole - LeastOf(decision, whole, [tokens](const auto& each) { return each.whole_seconds(tokens); }),
           .rotation_matched_tokens = rotated.matched_tokens,
           .rotation_ttft_seconds = rotated.ttft_seconds(),
-          .rotation_whole_seconds = rotated.whole_seconds(tokens)};
+          .rotation_whole_seconds = rotated.whole_seconds(tokens),
+          .rotation_token_seconds = PrefillTokenSeconds(*turn, speed)};
+}
+
+CacheWorth WorthOf(const FleetView& fleet, const Decision& decision, const DecisionAudit& audit) {
+  const WorkerView* const chosen = fleet.Find(decision.slot);
+  ROOST_CHECK(chosen != nullptr, "slot {} is not of this fleet", decision.slot.value());
+  return {.token_seconds = PrefillTokenSeconds(*chosen, fleet.speed()),
+          .rotation_token_seconds = audit.rotation_token_seconds,
+          .matched_tokens = decision.matched_tokens,
+          .rotation_matched_tokens = audit.rotation_matched_tokens,
+          .best_matched_tokens = audit.most_matched_tokens};
 }
 
 }  // namespace roost::router

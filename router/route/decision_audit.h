@@ -13,13 +13,19 @@
 namespace roost::router {
 
 struct DecisionAudit {
-  std::uint32_t regret_tokens = 0;  // cached tokens of the longest match minus those of the chosen worker
-  double regret_seconds = 0;        // predicted time to first token minus that of the fastest candidate
-  double regret_whole_seconds = 0;  // the same of the whole answer
+  std::uint32_t most_matched_tokens = 0;  // of the longest match
+  std::uint32_t regret_tokens = 0;        // those beyond the chosen worker's
+  double regret_seconds = 0;              // predicted time to first token minus that of the fastest candidate
+  double regret_whole_seconds = 0;        // the same of the whole answer
   std::uint32_t rotation_matched_tokens = 0;
   double rotation_ttft_seconds = 0;
   double rotation_whole_seconds = 0;
+  double rotation_token_seconds = 0;  // see CacheWorth
 };
+
+// After the decision has taken its final worker. `audit` is of the worker for the whole request, if the prompt is
+// computed apart.
+[[nodiscard]] CacheWorth WorthOf(const FleetView& fleet, const Decision& decision, const DecisionAudit& audit);
 
 // Not thread-safe.
 class DecisionAuditor {

@@ -353,6 +353,14 @@ CASES = {
         {"job": "w"},
         "w runs 2 different builds",
     ),
+    "RoostLedgerNotWritten": Case(
+        "25m",
+        once('roost_router_ledger_writes_total{job="r",instance="a",outcome="failed"}'),
+        never('roost_router_ledger_writes_total{job="r",instance="a",outcome="failed"}')
+        | {'roost_router_ledger_writes_total{job="r",instance="a",outcome="written"}': growing(9)},
+        {"job": "r", "instance": "a"},
+        "a can not write its ledger",
+    ),
     "RoostRecordingDrops": Case(
         "25m",
         once('roost_router_recorded_requests_total{job="r",instance="a",outcome="dropped"}'),

@@ -52,6 +52,7 @@ COMMANDS = [
      ["transfer-memory", "100000 bytes", "8 blocks", "one has"]),
     ("blocks that travel in more memory than there is", [*DEMO, "--backend", "cpu", "--transfer-memory", "5TiB"], 78,
      ["kv-memory", "5 TiB", "transfer-memory", "that this process may use"]),
+    ("a ledger where no file can be made", [*ROUTER, "--ledger", "/proc/ledger"], 78, ["ledger", "/proc/ledger"]),
     ("half of a certificate", [*ROUTER, "--tls-cert", "/tmp/server.pem"], 78, ["tls-key"]),
     ("half of the link's keys", [*DEMO, "--link-peers", "/tmp/peers"], 64, ["link-secret-key", "link-peers"]),
     ("a size that could be two", [*DEMO, "--kv-memory", "8G"], 64, ["kv-memory", "8GB", "8GiB"]),

@@ -69,6 +69,7 @@ void Outcome::Fill(std::vector<RequestRecord> records, std::vector<std::uint64_t
     if (!record.first_token) continue;
     prompt_token_count += record.prompt_token_count;
     cached_token_count += record.cached_token_count;
+    savings += router::SavingsOf(record.worth, record.cached_token_count);
     ttft_seconds.push_back(TtftOf(record));
     whole_seconds.push_back(ToSeconds(*record.end - record.arrival));
     last_end = std::max(last_end, *record.end);
@@ -115,6 +116,11 @@ double Outcome::pulled_share() const {
   return static_cast<double>(pulls->token_count) / static_cast<double>(prompt_token_count);
 }
 
+double Outcome::round_robin_hit_ratio() const {
+  if (prompt_token_count == 0) return 0;
+  return static_cast<double>(savings.rotation_tokens) / static_cast<double>(prompt_token_count);
+}
+
 std::string ToJson(const Outcome& outcome) {
   JsonWriter json;
   const auto optional = [&json](std::string_view key, bool is_there, auto value) {
@@ -139,6 +145,9 @@ std::string ToJson(const Outcome& outcome) {
   optional("capacity_rps", outcome.capacity.has_value(), outcome.capacity.value_or(0));
   json.Key("imbalance").Number(outcome.imbalance);
   json.Key("refused").Number(outcome.refused_count);
+  json.Key("saved_prefill_s").Number(outcome.savings.seconds);
+  json.Key("round_robin_saved_s").Number(outcome.savings.rotation_seconds);
+  json.Key("round_robin_hit_ratio").Number(outcome.round_robin_hit_ratio());
   if (outcome.restart) {
     json.Key("restarted_share").Number(outcome.restart->share);
     json.Key("restart_hit_ratio").Number(outcome.restart->hit_ratio);
@@ -152,9 +161,10 @@ std::string ToJson(const Outcome& outcome) {
 }
 
 std::string TableHead() {
-  return fmt::format("{:<16}{:>8}{:>13}{:>8}{:>13}{:>9}{:>9}{:>9}{:>9}{:>9}{:>11}{:>9}{:>10}{:>8}{:>10}{:>9}\n",
-                     "policy", "workers", "cache tokens", "hits %", "TTFT mean s", "p50 s", "p99 s", "max s", "ITL ms",
-                     "p99 ms", "answer s", "p99 s", "good /s", "good %", "imbalance", "refused");
+  return fmt::format(
+      "{:<16}{:>8}{:>13}{:>8}{:>13}{:>9}{:>9}{:>9}{:>9}{:>9}{:>11}{:>9}{:>10}{:>8}{:>10}{:>9}{:>11}{:>13}\n", "policy",
+      "workers", "cache tokens", "hits %", "TTFT mean s", "p50 s", "p99 s", "max s", "ITL ms", "p99 ms", "answer s",
+      "p99 s", "good /s", "good %", "imbalance", "refused", "saved s", "beyond RR s");
 }
 
 std::string TableRow(const Outcome& outcome) {
@@ -171,11 +181,11 @@ std::string TableRow(const Outcome& outcome) {
                     : std::string();
   return fmt::format(
       "{:<16}{:>8}{:>13}{:>8.1f}{:>13.3f}{:>9.3f}{:>9.3f}{:>9.3f}{:>9.2f}{:>9.2f}{:>11.2f}{:>9.2f}{:>10.2f}{:>8.1f}"
-      "{:>10.3f}{:>9}{}{}{}\n",
+      "{:>10.3f}{:>9}{:>11.1f}{:>13.1f}{}{}{}\n",
       outcome.policy, outcome.worker_count, cache, outcome.hit_ratio * 100, outcome.ttft.mean, outcome.ttft.p50,
       outcome.ttft.p99, outcome.ttft.max, 1e3 * outcome.itl.mean, 1e3 * outcome.itl.p99, outcome.whole.mean,
       outcome.whole.p99, outcome.good_per_second, 100 * outcome.good_share, outcome.imbalance, outcome.refused_count,
-      capacity, restart, pulls);
+      outcome.savings.seconds, outcome.savings.seconds - outcome.savings.rotation_seconds, capacity, restart, pulls);
 }
 
 }  // namespace roost::simulate

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "deploy/roostctl/simulate/request_log.h"
+#include "router/route/cache_worth.h"
 #include "router/route/policy.h"
 
 namespace roost::simulate {
@@ -66,6 +67,7 @@ struct Outcome {
   std::uint64_t computed_token_count = 0;  // on all workers; tokens computed twice count twice
   std::uint64_t copied_token_count =
       0;  // those of them for copies of prefixes; they count in the imbalance, not in the hit ratio
+  router::CacheSavings savings;      // as a router's ledger counts them, by its own estimates
   std::vector<double> ttft_seconds;  // ascending
 
   std::vector<RequestRecord> requests;                        // by number in the trace
@@ -74,6 +76,8 @@ struct Outcome {
 
   // A share of all prompt tokens; 0 without links.
   [[nodiscard]] double pulled_share() const;
+  // A share of all prompt tokens, that a round robin over the same caches would have found.
+  [[nodiscard]] double round_robin_hit_ratio() const;
 
   // Fills all fields but the first three, the capacity, the pulls and the decisions.
   void Fill(std::vector<RequestRecord> records, std::vector<std::uint64_t> computed_tokens,
@@ -85,9 +89,10 @@ struct Outcome {
 
 // {"policy": …, "workers": …, "cache_tokens": …, "hit_ratio": …, "ttft_mean_s": …, "ttft_p50_s": …, "ttft_p99_s": …,
 // "ttft_max_s": …, "itl_mean_s": …, "itl_p99_s": …, "whole_mean_s": …, "whole_p99_s": …, "goodput_rps": …,
-// "good_share": …, "requests_per_s": …, "capacity_rps": …, "imbalance": …, "refused": …}; cache_tokens is null when
-// unlimited, capacity_rps when it was not searched. After a restart also "restarted_share": …, "restart_hit_ratio": …;
-// with links "pulls": …, "pulled_tokens": …, "pulled_share": ….
+// "good_share": …, "requests_per_s": …, "capacity_rps": …, "imbalance": …, "refused": …, "saved_prefill_s": …,
+// "round_robin_saved_s": …, "round_robin_hit_ratio": …}; the last two are of a round robin over the same caches.
+// cache_tokens is null when unlimited, capacity_rps when it was not searched. After a restart also "restarted_share":
+// …, "restart_hit_ratio": …; with links "pulls": …, "pulled_tokens": …, "pulled_share": ….
 [[nodiscard]] std::string ToJson(const Outcome& outcome);
 
 // A table's header, and its row for an outcome; both end with a line feed. A capacity, a restart and links make the

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "common/base/clock.h"
+#include "router/route/cache_worth.h"
 
 namespace roost::simulate {
 
@@ -20,6 +21,7 @@ struct RequestRecord {
   std::uint32_t output_token_count = 0;
   std::uint32_t worker = 0;  // that computed its first token; a pool counts as one
   std::uint32_t dispatch_count = 0;
+  router::CacheWorth worth = {};  // of the last dispatch
   bool refused = false;
 };
 
@@ -39,7 +41,10 @@ class RequestLog {
       : records_(request_count), on_end_(std::move(on_end)) {}
 
   void OnArrival(std::uint32_t number, std::uint32_t prompt_token_count, Instant now);
-  void OnDispatched(std::uint32_t number) { ++records_[number].dispatch_count; }
+  void OnDispatched(std::uint32_t number, const router::CacheWorth& worth) {
+    ++records_[number].dispatch_count;
+    records_[number].worth = worth;
+  }
   struct FirstToken {
     std::uint32_t worker = 0;
     std::uint32_t cached_token_count = 0;

@@ -15,7 +15,9 @@ class Client final : public router::GenerationObserver {
  public:
   Client(std::uint32_t number, Timeline& timeline, RequestLog& log) : number_(number), timeline_(timeline), log_(log) {}
 
-  void OnDispatched(const router::Dispatched& /*dispatched*/) override { log_.OnDispatched(number_); }
+  void OnDispatched(const router::Dispatched& dispatched) override {
+    log_.OnDispatched(number_, dispatched.decision.worth);
+  }
   void OnTokens(router::ChoiceTokens /*tokens*/) override {}
   void OnChoiceEnd(router::ChoiceEnd /*end*/) override {}
   void OnEnd(router::GenerationEnd end) override {

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "common/base/error.h"
+#include "router/route/cache_worth.h"
 
 namespace roost::router {
 
@@ -23,6 +24,10 @@ struct GenerationSummary {
   std::uint32_t predicted_cached_tokens = 0;
   std::optional<std::uint32_t> cached_tokens = {};  // empty if it ended before its first token
   double seconds = 0;                               // from the handler's start to the end of the answer
+  std::string_view key = {};                        // its name, and its tenant; empty: none
+  std::string_view tenant = {};
+  std::uint32_t written_tokens = 0;  // of the prompt, into the cache
+  CacheSavings savings = {};         // with cached_tokens
 };
 
 [[nodiscard]] constexpr std::string_view NameOf(GenerationSummary::Outcome outcome) {
@@ -47,6 +52,10 @@ struct UnservedGeneration {
 // A request that an engine got unread, at its end. The tokens are what the answer tells of, perhaps none.
 struct ForwardSummary {
   bool is_failed = false;
+  bool has_begun = false;  // there was an answer
+  std::string_view model = {};
+  std::string_view key = {};  // its name, and its tenant; empty: none
+  std::string_view tenant = {};
   std::uint64_t prompt_tokens = 0;
   std::uint64_t cached_tokens = 0;
   std::uint64_t output_tokens = 0;
@@ -77,6 +86,28 @@ class ApiObserver {
   virtual void OnFirstToken(std::string_view model, double seconds) = 0;
   // `token_count` tokens arrived together, `seconds` after the previous ones.
   virtual void OnLaterTokens(std::string_view model, std::uint32_t token_count, double seconds) = 0;
+};
+
+// Passes all reports on. Those that override some pass these on too.
+class PassingApiObserver : public ApiObserver {
+ public:
+  explicit PassingApiObserver(ApiObserver& next) : next_(next) {}  // which outlives it
+
+  void OnAnswer(std::string_view route, int status) override { next_.OnAnswer(route, status); }
+  void OnUnknownFields(std::uint32_t count) override { next_.OnUnknownFields(count); }
+  void OnDroppedReasoning(std::uint32_t count) override { next_.OnDroppedReasoning(count); }
+  void OnGenerationStart(std::string_view model) override { next_.OnGenerationStart(model); }
+  void OnGenerationEnd(const GenerationSummary& summary) override { next_.OnGenerationEnd(summary); }
+  void OnUnserved(const UnservedGeneration& unserved) override { next_.OnUnserved(unserved); }
+  void OnForwardStart() override { next_.OnForwardStart(); }
+  void OnForwardEnd(const ForwardSummary& summary) override { next_.OnForwardEnd(summary); }
+  void OnFirstToken(std::string_view model, double seconds) override { next_.OnFirstToken(model, seconds); }
+  void OnLaterTokens(std::string_view model, std::uint32_t token_count, double seconds) override {
+    next_.OnLaterTokens(model, token_count, seconds);
+  }
+
+ private:
+  ApiObserver& next_;
 };
 
 // Ignores all reports.

@@ -12,9 +12,11 @@
 #include <vector>
 
 #include "common/base/trace_context.h"
+#include "common/prefix/worker_match.h"
 #include "router/api/answers/text_memory.h"
 #include "router/api/key_file.h"
 #include "router/fleet/fleet_snapshot.h"
+#include "router/index/prefix_index.h"
 
 namespace roost::router {
 namespace {
@@ -175,9 +177,7 @@ void Generation::Start(const GenerationServices& services, std::shared_ptr<Respo
 
 void Generation::Submit(ClientWatch& client, std::vector<GenerateSpec> specs) {
   services_.observer.OnGenerationStart(model_->model_name());
-  if (options_.admission != nullptr) {
-    for (const Prompt& prompt : prompts_) options_.admission->TakeTokens(prompt.token_count, services_.clock.Now());
-  }
+  for (std::size_t i = 0; i < specs.size(); ++i) Charge(prompts_[i], ExpectedCachedTokens(specs[i]));
   if (!client.Watch([self = shared_from_this()] { self->OnClientGone(); })) {
     return responder_->Post([self = shared_from_this()] { self->OnClientGone(); });
   }
@@ -191,6 +191,21 @@ void Generation::Submit(ClientWatch& client, std::vector<GenerateSpec> specs) {
     }
     if (!OnSubmitted(prompt, *request)) return;
   }
+}
+
+std::uint64_t Generation::ExpectedCachedTokens(const GenerateSpec& spec) const {
+  if (options_.admission == nullptr || options_.admission->key().limits.cached_token_weight == 1) return 0;
+  if (spec.generate.cache_mode == wire::CacheMode::kOff || model_->index == nullptr) return 0;
+  const std::vector<WorkerMatch> matches = model_->index->Match(spec.generate.block_hashes);
+  return matches.empty() ? 0 : std::uint64_t{matches.front().block_count} * model_->block_tokens;
+}
+
+void Generation::Charge(Prompt& prompt, std::uint64_t cached_tokens) const {
+  if (options_.admission == nullptr) return;
+  const std::uint64_t owed = options_.admission->key().limits.ChargeOf(prompt.token_count, cached_tokens);
+  const std::uint64_t charged = std::exchange(prompt.charge, owed);
+  if (owed > charged) options_.admission->TakeTokens(owed - charged, services_.clock.Now());
+  if (owed < charged) options_.admission->GiveTokensBack(charged - owed, services_.clock.Now());
 }
 
 Result<RequestId> Generation::TrySubmit(GenerateSpec spec, std::size_t prompt) {
@@ -242,6 +257,7 @@ void Generation::OnDispatched(std::size_t prompt, const Dispatched& dispatched) 
   TraceDispatch(dispatched);
   prompts_[prompt].predicted_cached_tokens = dispatched.decision.matched_tokens;
   prompts_[prompt].elsewhere_tokens = dispatched.decision.elsewhere_tokens;
+  if (!prompts_[prompt].cached_tokens) prompts_[prompt].worth = dispatched.decision.worth;
   if (is_streamed()) responder_->PrepareStream(RoutingHeaders(predicted_cached_tokens()));
 }
 
@@ -255,6 +271,7 @@ void Generation::OnTokens(std::size_t prompt, ChoiceTokens tokens) {
     prompts_[prompt].cached_tokens = tokens.cached_token_count;
     prompts_[prompt].written_tokens = tokens.written_token_count;
     prompts_[prompt].miss = tokens.miss;
+    Charge(prompts_[prompt], *tokens.cached_token_count);
   }
   const std::uint32_t index = ChoiceOf(prompt, tokens.choice);
   Choice& choice = choices_.at(index);
@@ -471,8 +488,7 @@ bool Generation::WriteElsewhere(std::shared_ptr<std::vector<ChoiceAnswer>> answe
       self->Fail({ErrorCode::kUnavailable, "the server is out of memory", ""}, Duration(0));
     });
   };
-  const std::string_view tenant = options_.admission == nullptr ? std::string_view() : options_.admission->key().tenant;
-  is_being_written_ = services_.text->TryPost(tenant, bytes, write);
+  is_being_written_ = services_.text->TryPost(tenant_name(), bytes, write);
   return is_being_written_;
 }
 
@@ -505,7 +521,7 @@ void Generation::Fail(const Error& error, Duration retry_after) {
   Cancel();
   // Before the answer, which tells the client what is left.
   if (options_.admission != nullptr && !ttft_seconds_) {
-    for (const Prompt& prompt : prompts_) options_.admission->GiveTokensBack(prompt.token_count, services_.clock.Now());
+    for (const Prompt& prompt : prompts_) options_.admission->GiveTokensBack(prompt.charge, services_.clock.Now());
   }
   const FailureShape shape =
       responder_->Fail(options_.format->FailureResponse(error, retry_after), options_.format->Fail(error));

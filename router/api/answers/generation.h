@@ -141,6 +141,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
 
   struct Prompt {
     std::uint32_t token_count = 0;
+    std::uint64_t charge = 0;     // to the key, of tokens
     std::vector<TokenId> tokens;  // if the answer reports them or their log probabilities
     std::vector<wire::TokenLogprobs> logprobs;
     std::uint32_t predicted_cached_tokens = 0;
@@ -148,6 +149,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
     std::uint32_t written_tokens = 0;
     wire::PromptMiss miss = wire::PromptMiss::kNone;
     std::uint32_t elsewhere_tokens = 0;  // that another worker holds
+    CacheWorth worth;                    // of the attempt that told of cached_tokens
     std::uint32_t hour_end = 0;          // the tokens before it are to stay for an hour
     bool ended = false;                  // no more events come from the dispatcher
   };
@@ -156,6 +158,10 @@ class Generation : public std::enable_shared_from_this<Generation> {
              const std::vector<GenerateSpec>& specs, GenerationOptions options);
 
   void Submit(ClientWatch& client, std::vector<GenerateSpec> specs);
+  // The tokens of a prompt that the key is charged less for than for others, as far as it is known before it is routed.
+  [[nodiscard]] std::uint64_t ExpectedCachedTokens(const GenerateSpec& spec) const;
+  // Brings the charge of the prompt to what so many cached tokens make it.
+  void Charge(Prompt& prompt, std::uint64_t cached_tokens) const;
   [[nodiscard]] Result<RequestId> TrySubmit(GenerateSpec spec, std::size_t prompt);
   // Returns whether to submit the next prompt.
   [[nodiscard]] bool OnSubmitted(std::size_t prompt, RequestId request);
@@ -201,6 +207,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
   void TraceDispatch(const Dispatched& dispatched);
 
   [[nodiscard]] std::string_view key_name() const;  // empty: none
+  [[nodiscard]] std::string_view tenant_name() const;
   [[nodiscard]] bool is_streamed() const { return options_.delivery == Delivery::kStream; }
   [[nodiscard]] bool TakesEvents() const { return !ended_ && !is_being_written_; }
   [[nodiscard]] bool IsOpen(std::size_t prompt) const;

@@ -25,6 +25,10 @@ void Generation::Conclude(Outcome outcome, int status, std::optional<ErrorCode> 
   if (options_.admission != nullptr && has_cached) {
     options_.admission->account().CountGeneration(usage.prompt_tokens, usage.cached_tokens, usage.completion_tokens);
   }
+  CacheSavings savings;
+  for (const Prompt& prompt : prompts_) {
+    if (prompt.cached_tokens) savings += SavingsOf(prompt.worth, *prompt.cached_tokens);
+  }
   services_.observer.OnGenerationEnd({.route = options_.route,
                                       .model = model_->model_name(),
                                       .worker_id = worker_id_,
@@ -34,7 +38,11 @@ void Generation::Conclude(Outcome outcome, int status, std::optional<ErrorCode> 
                                       .completion_tokens = usage.completion_tokens,
                                       .predicted_cached_tokens = predicted_cached_tokens(),
                                       .cached_tokens = has_cached ? std::optional(usage.cached_tokens) : std::nullopt,
-                                      .seconds = seconds});
+                                      .seconds = seconds,
+                                      .key = key_name(),
+                                      .tenant = tenant_name(),
+                                      .written_tokens = usage.written_tokens,
+                                      .savings = savings});
   services_.observer.OnAnswer(options_.route, status);
   LogEnd(outcome, status, seconds);
   if (options_.trace.is_recorded()) services_.tracing.spans.sink->Add(SpanOf(outcome, status));
@@ -42,6 +50,10 @@ void Generation::Conclude(Outcome outcome, int status, std::optional<ErrorCode> 
 
 std::string_view Generation::key_name() const {
   return options_.admission == nullptr ? std::string_view() : options_.admission->key().name;
+}
+
+std::string_view Generation::tenant_name() const {
+  return options_.admission == nullptr ? std::string_view() : options_.admission->key().tenant;
 }
 
 void Generation::LogEnd(Outcome outcome, int status, double seconds) const {

@@ -352,11 +352,16 @@ void ForwardAnswer::Conclude(int status, std::string_view outcome) {
   ended_ = true;
   services_.observer.OnAnswer(options_.route, status);
   const ForwardTokens tokens = CountTokens();
+  const bool has_key = options_.admission != nullptr;
+  const std::string key = has_key ? options_.admission->key().name : "";
   services_.observer.OnForwardEnd({.is_failed = status >= kFirstFailure,
+                                   .has_begun = status_ != 0,
+                                   .model = model_->model_name(),
+                                   .key = key,
+                                   .tenant = has_key ? std::string_view(options_.admission->key().tenant) : "",
                                    .prompt_tokens = tokens.prompt,
                                    .cached_tokens = tokens.cached,
                                    .output_tokens = tokens.output});
-  const std::string key = options_.admission == nullptr ? "" : options_.admission->key().name;
   LogInfo("passed on", {{"request_id", options_.request_id},
                         {"trace_id", std::string(TraceIdOf(options_.trace.trace_parent))},
                         {"client", options_.client},
@@ -389,7 +394,8 @@ ForwardTokens ForwardAnswer::CountTokens() {
   }
   if (options_.admission == nullptr || status_ == 0) return tokens;
   options_.admission->account().CountGeneration(tokens.prompt, tokens.cached, tokens.output);
-  options_.admission->TakeTokens(tokens.prompt + tokens.output, services_.clock.Now());
+  const std::uint64_t charge = options_.admission->key().limits.ChargeOf(tokens.prompt, tokens.cached);
+  options_.admission->TakeTokens(charge + tokens.output, services_.clock.Now());
   return tokens;
 }
 

@@ -42,6 +42,7 @@ std::optional<Placement> Decider::Decide(const PlacementQuery& query, Instant no
   metrics_.OnDecisionAudit(spec.model->model_name(), *decision, audit);
   Worker& worker = worker_registry_.At(decision->slot);
   decision->elsewhere_tokens = TokensElsewhere(route, worker);
+  decision->worth = WorthOf(*fleet, *decision, audit);
   const std::uint64_t number = Log(query, *decision, audit, now);
   return Placement{worker, *std::move(decision), number, now};
 }

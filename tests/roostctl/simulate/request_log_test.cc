@@ -13,8 +13,8 @@ TEST(RequestLogTest, AMovedRequestHasItsLastFirstTokenAndItsFirstEnd) {
   int ended = 0;
   RequestLog log(1, [&ended](std::uint32_t) { ++ended; });
   log.OnArrival(0, 10, At(0));
-  log.OnDispatched(0);
-  log.OnDispatched(0);
+  log.OnDispatched(0, {});
+  log.OnDispatched(0, {});
   log.OnFirstToken(0, {.worker = 1, .cached_token_count = 0}, At(1));
   log.OnFirstToken(0, {.worker = 2, .cached_token_count = 5}, At(2));
   EXPECT_EQ(log.records()[0].first_token, At(2));
@@ -31,7 +31,7 @@ TEST(RequestLogTest, AMovedRequestHasItsLastFirstTokenAndItsFirstEnd) {
 TEST(RequestLogDeathTest, TwoFirstTokensOfOneDispatchAreAFault) {
   RequestLog log(1, [](std::uint32_t) {});
   log.OnArrival(0, 10, At(0));
-  log.OnDispatched(0);
+  log.OnDispatched(0, {});
   log.OnFirstToken(0, {}, At(1));
   EXPECT_DEATH(log.OnFirstToken(0, {}, At(2)), "is not due");
 }

@@ -49,10 +49,27 @@ TEST(SimulateCommandTest, PrintsAnObjectPerPolicy) {
     ASSERT_EQ(parser.parse(line).get(object), simdjson::SUCCESS) << line;
     std::vector<std::string> keys;
     for (const auto field : object) keys.emplace_back(field.key);
-    EXPECT_EQ(keys, (std::vector<std::string>{"policy", "workers", "cache_tokens", "hit_ratio", "ttft_mean_s",
-                                              "ttft_p50_s", "ttft_p99_s", "ttft_max_s", "itl_mean_s", "itl_p99_s",
-                                              "whole_mean_s", "whole_p99_s", "goodput_rps", "good_share",
-                                              "requests_per_s", "capacity_rps", "imbalance", "refused"}));
+    EXPECT_EQ(keys, (std::vector<std::string>{"policy",
+                                              "workers",
+                                              "cache_tokens",
+                                              "hit_ratio",
+                                              "ttft_mean_s",
+                                              "ttft_p50_s",
+                                              "ttft_p99_s",
+                                              "ttft_max_s",
+                                              "itl_mean_s",
+                                              "itl_p99_s",
+                                              "whole_mean_s",
+                                              "whole_p99_s",
+                                              "goodput_rps",
+                                              "good_share",
+                                              "requests_per_s",
+                                              "capacity_rps",
+                                              "imbalance",
+                                              "refused",
+                                              "saved_prefill_s",
+                                              "round_robin_saved_s",
+                                              "round_robin_hit_ratio"}));
     policies.emplace_back(std::string_view(object["policy"]));
   }
   EXPECT_EQ(policies, options.policies);

@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <set>
 
 #include "common/base/rng.h"
 #include "deploy/roostctl/simulate/arrival_times.h"
@@ -189,6 +191,53 @@ TEST(SimulationTest, RequestsWaitForMemoryWhereItIsLimited) {
   EXPECT_NEAR(Play(trace, "round-robin", options).ttft.max, 0.058 + 10 * 0.01 + 0.058, 0.001);
   options.worker.kv_tokens = 160;
   EXPECT_NEAR(Play(trace, "round-robin", options).ttft.max, 0.058 + 0.058, 0.001);
+}
+
+// The savings that routers count for a round robin over the same caches, found again from the trace and from who
+// computed what: a worker holds each prompt that was sent to it, and the answers that have ended, and never evicts.
+double ReplayedRoundRobinSeconds(const Trace& trace, const Outcome& outcome, double tokens_per_second) {
+  std::vector<std::size_t> by_arrival(trace.requests.size());
+  for (std::size_t i = 0; i < by_arrival.size(); ++i) by_arrival[i] = i;
+  std::stable_sort(by_arrival.begin(), by_arrival.end(), [&outcome](std::size_t a, std::size_t b) {
+    return outcome.requests[a].arrival < outcome.requests[b].arrival;
+  });
+  std::uint64_t tokens = 0;
+  for (std::size_t turn = 0; turn < by_arrival.size(); ++turn) {
+    const RequestRecord& now = outcome.requests[by_arrival[turn]];
+    std::set<workload::ContentId> held;
+    for (std::size_t before = 0; before < turn; ++before) {
+      const workload::TraceRequest& earlier = trace.requests[by_arrival[before]];
+      const RequestRecord& record = outcome.requests[by_arrival[before]];
+      if (record.worker != turn % outcome.worker_count) continue;
+      const std::size_t prompt = PromptBlockCount(trace, earlier);
+      const std::size_t count = *record.end <= now.arrival ? earlier.blocks.size() : prompt;
+      held.insert(earlier.blocks.begin(), earlier.blocks.begin() + static_cast<std::ptrdiff_t>(count));
+    }
+    const workload::TraceRequest& request = trace.requests[by_arrival[turn]];
+    for (std::size_t block = 0; block < PromptBlockCount(trace, request); ++block) {
+      if (!held.contains(request.blocks[block])) break;
+      tokens += trace.block_tokens;
+    }
+  }
+  return static_cast<double>(tokens) / tokens_per_second;
+}
+
+TEST(SimulationTest, SavingsAreThoseOfAReplayOfTheSameRoundRobin) {
+  SimulationOptions options = Fleet(4);
+  options.worker.cache_tokens = 10'000'000;
+  const Trace trace = Scaled(SomeLoad(), 0.5, options);
+  for (const char* policy : {"cache-aware", "least-requests"}) {
+    SCOPED_TRACE(policy);
+    const Outcome outcome = Play(trace, policy, options);
+    const double rate = options.worker.service.prefill_tokens_per_second;
+    const double rotated = ReplayedRoundRobinSeconds(trace, outcome, rate);
+    const double saved = static_cast<double>(outcome.cached_token_count) / rate;
+    EXPECT_GT(rotated, 0.2 * saved);
+    EXPECT_NEAR(outcome.savings.seconds, saved, 0.05 * saved);
+    const double beyond = outcome.savings.seconds - outcome.savings.rotation_seconds;
+    EXPECT_NEAR(beyond, saved - rotated, 0.05 * std::abs(saved - rotated) + 0.005 * saved);
+    EXPECT_GE(outcome.savings.best_tokens, outcome.cached_token_count);
+  }
 }
 
 // Worker 0 is away for a while and comes back with nothing: its second prompt is not cached, worker 1's is.

@@ -21,7 +21,7 @@ TEST(KeyFileTest, ReadsEveryMember) {
       "# who may call\n\n" +
           Line(
               R"(,"tenant":"acme","max_priority":70,"models":["qwen*","demo"],"model_aliases":{"gpt-4o":"demo"},"requests_per_minute":60,)"
-              R"("tokens_per_minute":1000,"max_concurrent_requests":4)") +
+              R"("tokens_per_minute":1000,"cached_token_weight":0.25,"max_concurrent_requests":4)") +
           "\r\n  {\"name\":\"other\",\"sha256\":\"" + std::string(64, 'B') + "\"}",
       "keys");
   ASSERT_TRUE(keys.ok()) << keys.error().ToString();
@@ -31,7 +31,7 @@ TEST(KeyFileTest, ReadsEveryMember) {
   EXPECT_EQ(key.max_priority, 70U);
   EXPECT_EQ(key.models, (std::vector<std::string>{"qwen*", "demo"}));
   EXPECT_EQ(key.model_aliases, (ModelAliases{{"gpt-4o", "demo"}}));
-  EXPECT_EQ(key.limits, (KeyLimits{60, 1000, 4}));
+  EXPECT_EQ(key.limits, (KeyLimits{60, 1000, 4, 0.25}));
   EXPECT_EQ(HexOf(key.digest), kDigest);
   EXPECT_EQ(keys->back().tenant, "other");
   EXPECT_EQ(keys->back().limits, KeyLimits());
@@ -46,7 +46,7 @@ TEST(KeyFileTest, ALineThatIsWrittenReadsTheSame) {
   key.max_priority = 10;
   key.models = {"a", "b*"};
   key.model_aliases = {{"c", "a"}, {"d \"e\"", "b1"}};
-  key.limits = {1, 2, 3};
+  key.limits = {1, 2, 3, 0.1};
   const auto read = ParseKeyFile(KeyLine(key), "keys");
   ASSERT_TRUE(read.ok()) << read.error().ToString();
   EXPECT_EQ(KeyLine(read->front()), KeyLine(key));
@@ -72,6 +72,9 @@ TEST(KeyFileTest, ErrorsNameFileLineAndMember) {
       {Line(R"(,"model_aliases":{"a":""})"), "model_aliases"},
       {Line(R"(,"requests_per_minute":-1)"), "requests_per_minute"},
       {Line(R"(,"tokens_per_minute":1.5)"), "tokens_per_minute"},
+      {Line(R"(,"cached_token_weight":1.01)"), "cached_token_weight"},
+      {Line(R"(,"cached_token_weight":-0.1)"), "cached_token_weight"},
+      {Line(R"(,"cached_token_weight":"0.1")"), "cached_token_weight"},
       {Line(R"(,"request_per_minute":5)"), "request_per_minute"},  // misspelt
       {"[]", ""},
       {"{", ""}};

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "router/access/key_ring.h"
 #include "router/api/key_file.h"
 #include "router/api/routes/api.h"
+#include "router/index/prefix_index.h"
 #include "tests/router/api/api_fixture.h"
 
 namespace roost::router {
@@ -35,6 +37,9 @@ class KeysTest : public ApiTest {
     ApiKey limited = KeyNamed("limited", "acme");
     limited.limits.requests_per_minute = 2;
     limited.limits.tokens_per_minute = 1000;
+    ApiKey weighted = KeyNamed("weighted", "acme");
+    weighted.limits.tokens_per_minute = 1000;
+    weighted.limits.cached_token_weight = 0.25;
     ApiKey narrow = KeyNamed("narrow", "acme");
     narrow.models = {"other*"};
     ApiKey low = KeyNamed("low", "acme");
@@ -42,7 +47,7 @@ class KeysTest : public ApiTest {
     ApiKey aliased = KeyNamed("aliased", "acme");
     aliased.models = {"other*"};
     aliased.model_aliases = {{"gpt-4o", "bytes"}, {"away", "absent"}};
-    keys_->Replace({KeyNamed("acme", "acme"), KeyNamed("bird", "bird"), limited, narrow, low, aliased});
+    keys_->Replace({KeyNamed("acme", "acme"), KeyNamed("bird", "bird"), limited, weighted, narrow, low, aliased});
   }
 
   std::shared_ptr<FakeResponder> Send(Listener listener, std::string method, std::string path, std::string body,
@@ -357,6 +362,38 @@ TEST_F(KeysTest, ARequestThatFailsBeforeItsFirstTokenCostsNoTokens) {
   const std::size_t prompt = dispatcher_.specs.back().generate.prompt.size();
   EndLast(Bytes("abcd"));
   EXPECT_EQ(HeaderOf(answer->response->headers, "x-ratelimit-remaining-tokens"), std::to_string(1000 - prompt - 4));
+}
+
+TEST_F(KeysTest, CachedTokensCountByTheKeysWeight) {
+  const auto index = std::make_shared<PrefixIndex>();
+  ServedModel model = ByteModel();
+  model.index = index;
+  Serve(std::move(model));
+  const auto remaining = [this] {
+    const KeyEntry entry = *keys_->Find("secret of weighted");
+    return Admission::Uncounted(entry, 1)->Look(clock_.Now()).tokens.remaining;
+  };
+  CompleteAs("weighted");  // the index knows none of it, and the worker finds 8 tokens
+  const std::vector<BlockHash> hashes = dispatcher_.specs.back().generate.block_hashes;
+  const std::size_t prompt = dispatcher_.specs.back().generate.prompt.size();
+  EXPECT_EQ(remaining(), 1000 - prompt);
+  EndLast(Bytes("abcd"));
+  EXPECT_EQ(remaining(), 1000 - (prompt - 8 + 2) - 4);
+  clock_.Advance(std::chrono::minutes(1));
+
+  index->Store(WorkerSlot(0), 0, std::span(hashes).first(4));
+  const auto answer = CompleteAs("weighted");  // 16 tokens are expected, 8 are found
+  EXPECT_EQ(remaining(), 1000 - (prompt - 16 + 4));
+  EndLast(Bytes("abcd"));
+  EXPECT_EQ(HeaderOf(answer->response->headers, "x-ratelimit-remaining-tokens"),
+            std::to_string(1000 - (prompt - 8 + 2) - 4));
+  clock_.Advance(std::chrono::minutes(1));
+
+  CompleteAs("weighted");
+  dispatcher_.observers.back()->OnEnd({wire::FinishReason::kError, Error{}});
+  EXPECT_EQ(remaining(), 1000U);  // and not more
+  CompleteAs("weighted", R"({"model":"bytes","prompt":"The hens came home to roost.","max_tokens":4,"cache":"off"})");
+  EXPECT_EQ(remaining(), 1000 - prompt);
 }
 
 TEST_F(KeysTest, WhatAnEngineSaysThatItUsedCounts) {

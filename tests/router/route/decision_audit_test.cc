@@ -67,5 +67,40 @@ TEST_F(DecisionAuditTest, RoundRobinTakesItsTurnsInTheShadow) {
   EXPECT_GT(seconds[2], seconds[1]);
 }
 
+// 2,000 tokens a second; the worker with 100 blocks is chosen, and round robin has its turn at worker 2 with 25.
+TEST_F(DecisionAuditTest, SavingsBesideThoseOfRoundRobinAndOfTheBest) {
+  const RouteQuery query = Query();
+  const Decision decision = Decide(query, fleet_, WorkerSlot(1), DecisionReason::kDeepestMatch);
+  for (int turn = 0; turn < 2; ++turn) (void)auditor_.Audit(query, fleet_, decision);
+  const CacheWorth worth = WorthOf(fleet_, decision, auditor_.Audit(query, fleet_, decision));
+  const CacheSavings savings = SavingsOf(worth, 1600);
+  EXPECT_DOUBLE_EQ(savings.seconds, 0.8);
+  EXPECT_DOUBLE_EQ(savings.rotation_seconds, 0.2);
+  EXPECT_EQ(savings.rotation_tokens, 400U);
+  EXPECT_EQ(savings.best_tokens, 1600U);
+  EXPECT_EQ(SavingsOf(worth, 0).seconds, 0);  // it was evicted meanwhile
+}
+
+TEST_F(DecisionAuditTest, AWorkerThatHoldsAsMuchWouldHaveFoundAsMuch) {
+  const RouteQuery query = Query();
+  const Decision decision = Decide(query, fleet_, WorkerSlot(2), DecisionReason::kMinLoad);
+  for (int turn = 0; turn < 2; ++turn) (void)auditor_.Audit(query, fleet_, decision);
+  const CacheSavings savings = SavingsOf(WorthOf(fleet_, decision, auditor_.Audit(query, fleet_, decision)), 405);
+  EXPECT_DOUBLE_EQ(savings.rotation_seconds, savings.seconds);
+  EXPECT_EQ(savings.rotation_tokens, 405U);
+  EXPECT_EQ(savings.best_tokens, 1600U);  // which worker 1 holds
+}
+
+TEST_F(DecisionAuditTest, WithoutKnownSpeedsNoSecondsAreSaved) {
+  FleetView fleet;
+  fleet.Set({.slot = WorkerSlot(1)});
+  const RouteQuery query = Query();
+  const Decision decision = Decide(query, fleet, WorkerSlot(1), DecisionReason::kOnlyWorker);
+  const CacheSavings savings = SavingsOf(WorthOf(fleet, decision, auditor_.Audit(query, fleet, decision)), 1600);
+  EXPECT_EQ(savings.seconds, 0);
+  EXPECT_EQ(savings.rotation_seconds, 0);
+  EXPECT_EQ(savings.rotation_tokens, 1600U);
+}
+
 }  // namespace
 }  // namespace roost::router

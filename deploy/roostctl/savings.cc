@@ -1,0 +1,180 @@
+#include "deploy/roostctl/file_commands.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <chrono>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <ostream>
+#include <system_error>
+#include <utility>
+
+#include "common/base/json_writer.h"
+#include "common/json/json_read.h"
+#include "deploy/roostctl/block_tree.h"
+
+namespace roost::roostctl {
+namespace {
+
+using router::kHourSeconds;
+using router::LedgerCounts;
+using router::LedgerRow;
+
+// The last line of a row in a file has all that the file counts of it, and so has the longest of several copies of the
+// file.
+using RowName = std::tuple<std::string, std::int64_t, std::string, std::string, std::string>;
+using LastRows = std::map<RowName, LedgerCounts>;
+
+Error Unreadable(const std::filesystem::path& path, const std::string& reason) {
+  return Error{ErrorCode::kNotFound, fmt::format("can not be read: {}", reason), path.string()};
+}
+
+Result<void> ReadFile(const std::filesystem::path& path, std::int64_t first_hour, LastRows& rows, LedgerSum& sum) {
+  std::ifstream file(path);
+  if (!file) return Unreadable(path, std::strerror(errno));
+  json::Document document;
+  std::string line;
+  for (std::size_t number = 1; std::getline(file, line); ++number) {
+    if (file.eof()) break;  // without its line feed: it was being written
+    document.Parse(line);
+    const std::optional<LedgerRow> row = document.ok() ? router::LedgerRowIn(document.root()) : std::nullopt;
+    if (!row) {
+      sum.damaged.push_back(fmt::format("{}:{}", path.string(), number));
+    } else if (row->hour >= first_hour) {
+      LedgerCounts& counts = rows[{path.filename().string(), row->hour, row->tenant, row->key, row->model}];
+      if (row->counts.requests >= counts.requests) counts = row->counts;
+    }
+  }
+  return {};
+}
+
+double Share(std::uint64_t part, std::uint64_t whole) {
+  return whole == 0 ? 0 : 100 * static_cast<double>(part) / static_cast<double>(whole);
+}
+
+double Beyond(const LedgerCounts& counts) { return counts.saved_seconds - counts.round_robin_saved_seconds; }
+
+std::string TableLine(const std::string& tenant, const std::string& key, const std::string& model,
+                      const LedgerCounts& counts, double price) {
+  std::string line =
+      fmt::format("{:<16} {:<20} {:<20} {:>9} {:>14} {:>7.1f}% {:>7.1f}% {:>14} {:>13} {:>12.1f} {:>12.1f}", tenant,
+                  key, model, counts.requests, counts.prompt_tokens, Share(counts.cached_tokens, counts.prompt_tokens),
+                  Share(counts.best_worker_tokens, counts.prompt_tokens), counts.written_tokens, counts.output_tokens,
+                  counts.saved_seconds, Beyond(counts));
+  if (price > 0) {
+    const double per_second = price / kHourSeconds;
+    line += fmt::format(" {:>12.2f} {:>12.2f}", counts.saved_seconds * per_second, Beyond(counts) * per_second);
+  }
+  return line + '\n';
+}
+
+std::string JsonOf(const LedgerTotals& totals) {
+  JsonWriter json;
+  json.BeginObject().Key("rows").BeginArray();
+  for (const auto& [name, counts] : totals) {
+    const auto& [tenant, key, model] = name;
+    json.BeginObject().Key("tenant").String(tenant).Key("key").String(key).Key("model").String(model);
+    json.Key("requests").Number(counts.requests).Key("prompt_tokens").Number(counts.prompt_tokens);
+    json.Key("cached_tokens").Number(counts.cached_tokens);
+    json.Key("best_worker_tokens").Number(counts.best_worker_tokens);
+    json.Key("round_robin_tokens").Number(counts.round_robin_tokens);
+    json.Key("written_tokens").Number(counts.written_tokens).Key("output_tokens").Number(counts.output_tokens);
+    json.Key("saved_seconds").Number(counts.saved_seconds);
+    json.Key("beyond_round_robin_seconds").Number(Beyond(counts)).EndObject();
+  }
+  return json.EndArray().EndObject().Take() + '\n';
+}
+
+int RunSavingsCommand(Arguments arguments, const Console& console) {
+  SavingsOptions options;
+  ConfigParser parser(
+      "roostctl savings",
+      "Adds up the ledgers of routers (--ledger): what each tenant, key and model used, how much of its prompts "
+      "was cached, how much the best worker held, and the seconds of prefill that it saved, in all and beyond "
+      "what round robin would have saved.");
+  parser.AddPositional("DIR", options.folders, "Folders of ledgers")
+      .Add("since", options.since, "Only hours that end within this time, such as 90m, 24h or 30d; empty: all")
+      .Add("price-per-worker-hour", options.price_per_worker_hour, "Price of one worker's hour, to print savings in it",
+           {0, 1e9})
+      .AddSwitch("json", options.json, "Print JSON");
+  if (const auto code = Ended(parser, arguments, console)) return *code;
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  return RunSavings(options, std::chrono::duration_cast<std::chrono::seconds>(now).count(), console.out, console.err);
+}
+
+}  // namespace
+
+const Command kSavingsCommand{"savings", "what the cache saved, by tenant, key and model", &RunSavingsCommand};
+
+Result<std::int64_t> SecondsOf(const std::string& since) {
+  constexpr std::int64_t kMost = 100'000;
+  const std::map<char, std::int64_t> units{{'m', 60}, {'h', kHourSeconds}, {'d', 24 * kHourSeconds}};
+  std::int64_t count = 0;
+  const char* const end = since.data() + since.size();
+  const auto [unit, error] = std::from_chars(since.data(), end, count);
+  const auto found = error == std::errc() && unit + 1 == end ? units.find(*unit) : units.end();
+  if (found == units.end() || count < 1 || count > kMost) {
+    return InvalidArgument("since", "'{}' is not a time like 90m, 24h or 30d", since);
+  }
+  return count * found->second;
+}
+
+Result<LedgerSum> AddUpLedgers(const std::vector<std::string>& folders, std::int64_t first_hour) {
+  LedgerSum sum;
+  LastRows rows;
+  for (const std::string& folder : folders) {
+    std::error_code error;
+    std::filesystem::directory_iterator files(folder, error);
+    for (; !error && files != std::filesystem::directory_iterator(); files.increment(error)) {
+      if (files->path().extension() != ".jsonl") continue;
+      ROOST_RETURN_IF_ERROR(ReadFile(files->path(), first_hour, rows, sum));
+      ++sum.file_count;
+    }
+    if (error) return Unreadable(folder, error.message());
+  }
+  for (const auto& [name, counts] : rows) {
+    const auto& [file, hour, tenant, key, model] = name;
+    sum.totals[{tenant, key, model}] += counts;
+  }
+  return sum;
+}
+
+std::string FormatSavings(const LedgerTotals& totals, double price) {
+  std::string table =
+      fmt::format("{:<16} {:<20} {:<20} {:>9} {:>14} {:>8} {:>8} {:>14} {:>13} {:>12} {:>12}", "tenant", "key", "model",
+                  "requests", "prompt tokens", "cached", "best", "written", "output tokens", "saved s", "beyond RR s");
+  table += price > 0 ? fmt::format(" {:>12} {:>12}\n", "saved", "beyond RR") : "\n";
+  LedgerCounts all;
+  for (const auto& [name, counts] : totals) {
+    const auto& [tenant, key, model] = name;
+    table += TableLine(Printable(tenant), Printable(key), Printable(model), counts, price);
+    all += counts;
+  }
+  return table + TableLine("all", "", "", all, price);
+}
+
+int RunSavings(const SavingsOptions& options, std::int64_t unix_seconds, std::ostream& out, std::ostream& err) {
+  const auto fail = [&err](const Error& error, int code) {
+    err << "roostctl savings: " << error.ToString() << '\n';
+    return code;
+  };
+  if (options.folders.empty()) return fail(InvalidArgument("DIR", "name a folder of ledgers"), kExitUsage);
+  std::int64_t first_hour = 0;
+  if (!options.since.empty()) {
+    const Result<std::int64_t> seconds = SecondsOf(options.since);
+    if (!seconds.ok()) return fail(seconds.error(), kExitUsage);
+    first_hour = (unix_seconds - *seconds) / kHourSeconds;
+  }
+  const Result<LedgerSum> sum = AddUpLedgers(options.folders, first_hour);
+  if (!sum.ok()) return fail(sum.error(), 1);
+  for (const std::string& place : sum->damaged) err << "roostctl savings: " << place << " is no row of a ledger\n";
+  if (sum->file_count == 0) err << "roostctl savings: there is no ledger\n";
+  out << (options.json ? JsonOf(sum->totals) : FormatSavings(sum->totals, options.price_per_worker_hour));
+  return sum->damaged.empty() ? 0 : 1;
+}
+
+}  // namespace roost::roostctl
