@@ -20,9 +20,7 @@ namespace {
 
 constexpr std::int64_t kDayHours = 24;
 constexpr std::chrono::seconds kFlushInterval{1};
-// A file is written anew when it is so much larger than it then was.
 constexpr std::size_t kGrowth = 4;
-constexpr std::size_t kGrowthBytes = std::size_t{1} << 20U;
 
 int WriteAll(int file, std::string_view bytes) {
   while (!bytes.empty()) {
@@ -130,7 +128,7 @@ void Ledger::Add(Name name, const LedgerCounts& counts) {
 
 Ledger::Row& Ledger::RowOf(Name name) {
   auto found = rows_.find(name);
-  if (found == rows_.end() && rows_.size() >= 2 * kMaxRows) {
+  if (found == rows_.end() && rows_.size() >= 2 * options_.max_rows) {
     name = {.hour = name.hour, .tenant = metrics::kOtherValue, .key = metrics::kOtherValue, .model = name.model};
     found = rows_.find(name);
   }
@@ -164,8 +162,8 @@ void Ledger::TakeBatch() {
   if (rows_.empty()) return;
   const std::int64_t first_hour = rows_.begin()->first.hour;
   if (day_.empty()) day_ = HourText(first_hour).substr(0, sizeof("2026-11-29") - 1);
-  batch_.ends_file = rows_.size() >= kMaxRows || first_hour / kDayHours < today;
-  batch_.is_whole = batch_.ends_file || is_damaged_ || bytes_ > kGrowth * whole_bytes_ + kGrowthBytes;
+  batch_.ends_file = rows_.size() >= options_.max_rows || first_hour / kDayHours < today;
+  batch_.is_whole = batch_.ends_file || is_damaged_ || bytes_ > kGrowth * whole_bytes_ + options_.growth_bytes;
   if (batch_.is_whole) {
     for (const auto& [name, row] : rows_) batch_.lines += LineOf(row->row) + '\n';
   } else {

@@ -9,11 +9,11 @@
 //
 // So a line that is lost, torn or written twice changes no sum: the next one has all of it. A crash loses what one
 // second has not written. No file is ever continued by another process: a run has a random number of its own, and a
-// file ends with the day (UTC), or when it has kMaxRows rows; then its rows begin from 0 in the next one. A file that
+// file ends with the day (UTC), or when it has max_rows rows; then its rows begin from 0 in the next one. A file that
 // has grown is written anew, a line for each row, beside the old one and takes its place.
 //
 // No request waits for the disk. While it takes nothing the rows go on counting, and are written once it does. What
-// does not fit into twice kMaxRows rows meanwhile counts together as `other`.
+// does not fit into twice max_rows rows meanwhile counts together as `other`.
 #pragma once
 
 #include <condition_variable>
@@ -42,13 +42,14 @@ struct LedgerOptions {
   std::function<std::int64_t()> unix_seconds;      // the wall time
   std::function<void(LedgerWrite)> on_write = {};  // called by the writer's thread
   bool has_writer = true;                          // false: only Flush writes
+  std::size_t max_rows = 4096;                     // of a file
+  // A file is written anew when it is larger by this and by four times what it then was.
+  std::size_t growth_bytes = std::size_t{1} << 20U;
 };
 
 // Thread-safe, but for Flush.
 class Ledger final : public PassingApiObserver {
  public:
-  static constexpr std::size_t kMaxRows = 4096;  // of a file
-
   // Makes the folder, for its user alone. kInvalidArgument names it when no file can be made there. `next` outlives the
   // ledger.
   [[nodiscard]] static Result<std::unique_ptr<Ledger>> Open(LedgerOptions options, ApiObserver& next);

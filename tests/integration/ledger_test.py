@@ -3,7 +3,6 @@ of the same traffic finds the same savings."""
 
 import json
 import pathlib
-import signal
 import subprocess
 import tempfile
 import unittest
@@ -64,8 +63,7 @@ class LedgerTest(unittest.TestCase):
         # What was answered within the last second before the kill may be lost, and nothing before it.
         for i in range(4):
             self.ask(router, "chat", i, told=False)
-        router.process.send_signal(signal.SIGKILL)
-        router.process.wait()
+        router.kill()
         after = self.rows()
         self.assertEqual(after["batch"], written["batch"])
         self.assertIn(after["chat"]["requests"], range(6, 11))
