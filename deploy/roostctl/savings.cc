@@ -130,7 +130,7 @@ Result<LedgerSum> AddUpLedgers(const std::vector<std::string>& folders, std::int
     std::error_code error;
     std::filesystem::directory_iterator files(folder, error);
     for (; !error && files != std::filesystem::directory_iterator(); files.increment(error)) {
-      if (files->path().extension() != ".jsonl") continue;
+      if (files->path().extension() != ".jsonl" || !files->is_regular_file(error)) continue;
       ROOST_RETURN_IF_ERROR(ReadFile(files->path(), first_hour, rows, sum));
       ++sum.file_count;
     }
@@ -171,7 +171,13 @@ int RunSavings(const SavingsOptions& options, std::int64_t unix_seconds, std::os
   }
   const Result<LedgerSum> sum = AddUpLedgers(options.folders, first_hour);
   if (!sum.ok()) return fail(sum.error(), 1);
-  for (const std::string& place : sum->damaged) err << "roostctl savings: " << place << " is no row of a ledger\n";
+  constexpr std::size_t kNamed = 10;
+  for (std::size_t i = 0; i < std::min(sum->damaged.size(), kNamed); ++i) {
+    err << "roostctl savings: " << sum->damaged[i] << " is no row of a ledger\n";
+  }
+  if (sum->damaged.size() > kNamed) {
+    err << fmt::format("roostctl savings: and {} lines more\n", sum->damaged.size() - kNamed);
+  }
   if (sum->file_count == 0) err << "roostctl savings: there is no ledger\n";
   out << (options.json ? JsonOf(sum->totals) : FormatSavings(sum->totals, options.price_per_worker_hour));
   return sum->damaged.empty() ? 0 : 1;

@@ -37,6 +37,7 @@ class KeysTest(unittest.TestCase):
             "acme-batch": ("--tenant", "acme", "--max-priority", "20"),
             "bird": (),
             "limited": ("--requests-per-minute", "3", "--tokens-per-minute", "5000"),
+            "weighted": ("--tokens-per-minute", "3000", "--cached-token-weight", "0.1"),
             "narrow": ("--models", "other*"),
         }.items():
             cls.keys.add(name, *flags)
@@ -104,6 +105,18 @@ class KeysTest(unittest.TestCase):
         refused = self.complete("limited", "Hens")
         self.assertEqual((refused.status, refused.json()["error"]["code"]), (429, "rate_limit_exceeded"))
         self.assertTrue(1 <= int(refused.headers["retry-after"]) <= 20, refused.headers)
+
+    def test_cached_tokens_count_by_their_weight(self):
+        left = limit = 3000
+        for i in range(4):
+            answer = self.complete("weighted", text(300, f"weighted {i // 2}"))
+            self.assertEqual(answer.status, 200, answer.body)
+            usage, cached = answer.usage(), answer.cached_tokens()
+            self.assertEqual(cached > 0.9 * usage["prompt_tokens"], i % 2 == 1)
+            left -= usage["prompt_tokens"] - cached + round(0.1 * cached) + usage["completion_tokens"]
+            # Or more: it fills up again.
+            self.assertGreaterEqual(int(answer.headers["x-ratelimit-remaining-tokens"]), left)
+            self.assertEqual(answer.headers["x-ratelimit-limit-tokens"], str(limit))
 
     def test_priority_and_models_end_where_the_key_says(self):
         self.assertEqual(self.complete("acme-batch", "Hens", priority=30).status, 403)

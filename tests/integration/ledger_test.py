@@ -111,11 +111,12 @@ class LedgerTest(unittest.TestCase):
         for name in ("worker-a", "worker-b"):
             self.cluster.start_worker(name)
         router.wait_for_workers(2)
-        # One conversation stays at one worker, and every other turn of round robin would have met it there.
-        messages = [{"role": "system", "content": SYSTEM}]
-        for turn in range(24):
-            messages.append({"role": "user", "content": f"And what comes as number {turn}?"})
-            body = {"messages": messages, "model": "demo-model", "max_tokens": 4, "temperature": 0}
+        # One conversation stays at one worker, and every other turn of round robin would have met it there: 12 of the 24 that find
+        # something, whichever worker it is.
+        messages = [{"role": "system", "content": SYSTEM + text(400, "what never changes")}]
+        for turn in range(25):
+            messages.append({"role": "user", "content": f"And {turn}?"})
+            body = {"messages": messages, "model": "demo-model", "max_tokens": 1, "temperature": 0}
             answer = router.request("POST", "/v1/chat/completions", body, bearer(self.keys.secrets["chat"]))
             self.assertEqual(answer.status, 200, answer.body)
             messages.append({"role": "assistant", "content": answer.text()})
