@@ -27,6 +27,7 @@ std::vector<Stretch> StretchesOf(const std::vector<BlockHolder>& holders, std::u
   for (const BlockHolder& holder : holders) {
     ends.insert(std::min(holder.held_blocks, block_count));
     ends.insert(std::min(holder.held_blocks + holder.pending_blocks, block_count));
+    ends.insert(std::min(holder.held_blocks + holder.disk_blocks, block_count));
   }
   ends.erase(0);
   while (ends.size() > kMaxStretches) ends.erase(ends.begin());
@@ -48,6 +49,8 @@ std::string HoldersOf(Stretch stretch, const std::vector<BlockHolder>& holders) 
   for (const BlockHolder& holder : holders) {
     if (holder.held_blocks >= stretch.last) {
       holding.push_back(holder.name);
+    } else if (holder.held_blocks + holder.disk_blocks >= stretch.last) {
+      holding.push_back(holder.name + " on disk");
     } else if (holder.held_blocks + holder.pending_blocks >= stretch.last) {
       computing.push_back(holder.name);
     }

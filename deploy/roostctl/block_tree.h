@@ -1,7 +1,7 @@
 // Draws a prompt's blocks as text: which workers hold how much of the chain.
 //
 //   blocks 1-40: worker-a, worker-b
-//   └─ blocks 41-88: worker-a; being computed by worker-b
+//   └─ blocks 41-88: worker-a, worker-c on disk; being computed by worker-b
 //      └─ blocks 89-92 and 6 tokens: no worker
 //
 // A worker that holds a block holds all blocks before it, so each stretch has all holders of the next one, and perhaps
@@ -19,6 +19,7 @@ struct BlockHolder {
   std::string name;
   std::uint64_t held_blocks = 0;
   std::uint64_t pending_blocks = 0;  // the next ones, which it is computing
+  std::uint64_t disk_blocks = 0;     // those behind the held ones that its disk has
 };
 
 struct PromptShape {

@@ -32,6 +32,7 @@ std::string ReasonText(std::string_view reason) {
   }
   if (reason == "only_worker") return "no other worker could take it";
   if (reason == "pull") return "it costs least, because it fetches blocks from another worker";
+  if (reason == "restore") return "it costs least, because it takes blocks from its disk";
   if (reason == "apart") return "it computes the prompt, and the answer goes on elsewhere: together they cost less";
   if (reason == "replicate") return "and one more copy of its prefix saves more waiting than it costs";
   return "the policy's rule";
@@ -56,6 +57,13 @@ std::string CopyText(Element decision) {
   if (!json::At<json::Object>(decision, "copy")) return "";
   return fmt::format("  copy         of its first {} blocks, by {}; no request waits for it\n",
                      CountAt(decision, "/copy/blocks"), TextAt(decision, "/copy/worker"));
+}
+
+// "46 blocks from its disk, predicted 12.0 ms". Empty when none come from there.
+std::string RestoreText(Element decision) {
+  if (!json::At<json::Object>(decision, "restore")) return "";
+  return fmt::format("  restore      of {} blocks from its disk, predicted {}\n", CountAt(decision, "/restore/blocks"),
+                     Milliseconds(SecondsAt(decision, "/restore/predicted_seconds")));
 }
 
 // "46 blocks from worker-a, predicted 12.0 ms: 46 came in 13.1 ms". Empty when the worker fetches nothing.
@@ -127,7 +135,9 @@ std::string HitText(Element decision) {
     const std::uint64_t matched = CountAt(candidate, "/matched_tokens");
     const std::uint64_t blocks = (matched - std::min(matched, CountAt(candidate, "/pulled_tokens"))) / block_tokens;
     const std::uint64_t pending = std::min(blocks, CountAt(candidate, "/pending_tokens") / block_tokens);
-    holders.push_back({std::string(TextAt(candidate, "/worker")), blocks - pending, pending});
+    const std::uint64_t on_disk = CountAt(candidate, "/disk_tokens") / block_tokens;
+    holders.push_back({std::string(TextAt(candidate, "/worker")), blocks - pending, pending,
+                       on_disk > 0 ? pending + on_disk : 0});
   }
   const PromptShape shape{.token_count = CountAt(decision, "/prompt_tokens"), .block_tokens = block_tokens};
   constexpr std::string_view kIndent = "               ";
@@ -177,6 +187,7 @@ struct Column {
 constexpr std::array kColumns{
     Column{"matched tokens", "/matched_tokens", Column::Unit::kTokens, true},
     Column{"pending tokens", "/pending_tokens", Column::Unit::kTokens},
+    Column{"on disk tokens", "/disk_tokens", Column::Unit::kTokens},
     Column{"queue ms", "/queue_seconds", Column::Unit::kMilliseconds, true},
     Column{"transfer ms", "/transfer_seconds", Column::Unit::kMilliseconds},
     Column{"prefill ms", "/prefill_seconds", Column::Unit::kMilliseconds},
@@ -224,6 +235,7 @@ std::string DecisionText(Element decision, ExplainColumns columns) {
                       ReasonText(reason));
   text += CopyText(decision);
   text += PullText(decision);
+  text += RestoreText(decision);
   text += ApartText(decision);
   text += fmt::format("  predicted    {} cached tokens, {}\n", CountAt(decision, "/predicted/cached_tokens"),
                       TimesText(decision["predicted"]));

@@ -295,13 +295,15 @@ struct PromptHolder {
   WorkerMode mode = WorkerMode::kExact;                     // the source of the numbers
   std::uint32_t held_block_count = 0;                       // blocks in its cache
   std::uint32_t pending_block_count = 0;                    // blocks after these, which it is computing now
+  std::uint32_t disk_block_count = 0;                       // blocks after those held that its disk has
   std::uint32_t engine_block_tokens = 0;                    // see HitEnds
   std::uint32_t dropped_tokens = 0;                         // the same
   std::optional<std::uint32_t> resumable_block_count = {};  // of those held, so far a hit goes; empty: all of them
 
-  // The blocks that a request need not compute when the worker's queue is done.
+  // The blocks that a request need not compute when the worker's queue is done, if what its disk has comes in time.
   [[nodiscard]] std::uint32_t usable_block_count() const {
-    return resumable_block_count.value_or(held_block_count) + pending_block_count;
+    const std::uint32_t in_cache = resumable_block_count.value_or(held_block_count) + pending_block_count;
+    return std::max(in_cache, held_block_count + disk_block_count);
   }
 };
 

@@ -111,7 +111,7 @@ class PrefixIndex::Core {
   HolderSets sets_;
   BlockTable table_{gate_};
   DepthLimit depth_limit_;
-  std::array<WorkerState, kMaxWorkers> workers_;  // by slot
+  std::array<WorkerState, kMaxSlots> workers_;  // by slot
   std::uint64_t shed_block_total_ = 0;
   std::size_t owed_buckets_ = 0;  // maintenance that is due
   std::size_t blocks_until_reclaim_ = 1;
@@ -159,7 +159,7 @@ PrefixIndex::Core::Core(std::shared_ptr<IndexBudget> budget) : budget_(std::move
 PrefixIndex::Core::~Core() { budget_->Give(sizeof(Core) + table_.memory_bytes()); }
 
 PrefixIndex::Core::WorkerState& PrefixIndex::Core::StateOf(WorkerSlot worker) {
-  ROOST_CHECK(worker.value() < kMaxWorkers, "slot {}", worker.value());
+  ROOST_CHECK(worker.value() < kMaxSlots, "slot {}", worker.value());
   return workers_[worker.value()];
 }
 
@@ -209,7 +209,7 @@ void PrefixIndex::Core::Clear(WorkerSlot worker) {
 }
 
 PrefixIndex::WorkerView PrefixIndex::Core::View(WorkerSlot worker) const {
-  ROOST_CHECK(worker.value() < kMaxWorkers, "slot {}", worker.value());
+  ROOST_CHECK(worker.value() < kMaxSlots, "slot {}", worker.value());
   const WorkerState& state = workers_[worker.value()];
   return {.block_count = state.block_count,
           .digest = state.digest,

@@ -9,6 +9,8 @@
 // were lost, or its snapshot is on its way), its match is some depth at which it does hold a block. A match may be
 // wrong in any case: keys are 64 of 128 bits, and the worker may evict meanwhile. That costs one misrouted request.
 //
+// A worker's disk is one more holder: its blocks are stored, removed and matched under a slot of its own (DiskOf).
+//
 // Consistency: a lookup that runs concurrently with the writer sees each block that it probes as it was at some time
 // during the lookup. So a worker's depth is between the least and the greatest that it had meanwhile.
 //
@@ -53,11 +55,11 @@ class MatchBuffer {
 
 class PrefixIndex {
  public:
-  static constexpr std::size_t kMaxWorkers = 1024;  // slots are below it
+  static constexpr std::size_t kMaxSlots = 2 * std::size_t{kMaxWorkerSlots};  // of workers and their disks
 
   // Without a memory bound.
   PrefixIndex();
-  // Several indexes of one writer may share a budget, first come, first served. Each takes about 150 KiB to begin with,
+  // Several indexes of one writer may share a budget, first come, first served. Each takes about 190 KiB to begin with,
   // even beyond the budget.
   explicit PrefixIndex(std::shared_ptr<IndexBudget> budget);
   ~PrefixIndex();

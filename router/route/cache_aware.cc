@@ -38,6 +38,7 @@ DecisionReason ReasonFor(const Candidate& chosen, std::span<const Candidate> tie
   const auto holds_more = [&](const Candidate& other) { return other.held_tokens() > chosen.held_tokens(); };
   if (candidates.size() == 1) return DecisionReason::kOnlyWorker;
   if (chosen.way() == Way::kPull) return DecisionReason::kPull;
+  if (chosen.way() == Way::kRestore) return DecisionReason::kRestore;
   if (std::count_if(tied.begin(), tied.end(), holds_as_much) > 1) return DecisionReason::kNearTie;
   if (chosen.matched_tokens > 0 && std::none_of(candidates.begin(), candidates.end(), holds_more)) {
     return DecisionReason::kDeepestMatch;

@@ -17,6 +17,9 @@ bool Contains(const std::vector<Candidate>& candidates, WorkerSlot slot) {
                      [slot](const Candidate& candidate) { return candidate.slot == slot; });
 }
 
+// Candidates that are added to the cheapest holders.
+constexpr std::size_t kAddedCount = kLeastLoadedCount + kDiskCount + 1;
+
 // A candidate's place in a list and its cost, computed once. Candidates are large, so these are sorted instead.
 struct Priced {
   double cost_seconds = 0;
@@ -39,14 +42,14 @@ std::vector<Candidate> Cheapest(const std::vector<Candidate>& candidates, std::s
     std::sort(priced.begin(), priced.end());
   }
   std::vector<Candidate> cheapest;
-  cheapest.reserve(count + kLeastLoadedCount + 1);  // room for the candidates that are added later
+  cheapest.reserve(count + kAddedCount);
   for (const Priced& each : priced) cheapest.push_back(candidates[each.place]);
   return cheapest;
 }
 
 std::vector<Candidate> CheapestHolders(const RouteQuery& query, const FleetView& fleet, const FleetSpeed& speed) {
   std::vector<Candidate> holders;
-  holders.reserve(std::min(query.matches.size(), kMaxHolders) + kLeastLoadedCount + 1);
+  holders.reserve(std::min(query.matches.size(), kMaxHolders) + kAddedCount);
   for (const WorkerMatch& match : query.matches) {
     if (holders.size() == kMaxHolders) break;
     const WorkerView* const worker = fleet.Find(match.worker);
@@ -61,11 +64,24 @@ Candidate CandidateFor(const RouteQuery& query, const WorkerView& worker, const 
   return PredictCost(PromptOn(query, worker.slot), worker, speed, query.now);
 }
 
+void AddDisks(const RouteQuery& query, const FleetView& fleet, const FleetSpeed& speed,
+              std::vector<Candidate>& candidates) {
+  std::size_t seen = 0;
+  for (const WorkerMatch& match : query.matches) {
+    if (!IsDisk(match.worker)) continue;
+    const WorkerView* const worker = fleet.Find(WorkerOfDisk(match.worker));
+    if (worker == nullptr || !MayTake(query, *worker)) continue;
+    if (!Contains(candidates, worker->slot)) candidates.push_back(CandidateFor(query, *worker, speed));
+    if (++seen == kDiskCount) break;
+  }
+}
+
 }  // namespace
 
 std::vector<Candidate> FindCandidates(const RouteQuery& query, const FleetView& fleet) {
   const FleetSpeed speed = fleet.speed();
   std::vector<Candidate> candidates = CheapestHolders(query, fleet, speed);
+  if (fleet.has_disks()) AddDisks(query, fleet, speed, candidates);
   std::size_t seen = 0;
   fleet.VisitLeastLoaded([&](const WorkerView& worker) {
     if (!MayTake(query, worker)) return true;
@@ -74,6 +90,9 @@ std::vector<Candidate> FindCandidates(const RouteQuery& query, const FleetView& 
   });
   Pulls pulls(query, fleet);
   if (!pulls.empty()) pulls.Improve(candidates);
+  if (fleet.has_disks()) {
+    for (Candidate& each : candidates) ConsiderRestore(query, *fleet.Find(each.slot), speed, each);
+  }
   return Cheapest(candidates, candidates.size());
 }
 
@@ -96,7 +115,8 @@ Decision Decide(const RouteQuery& asked, const FleetView& fleet, WorkerSlot slot
   if (!Contains(candidates, slot)) {
     const WorkerView* const worker = fleet.Find(slot);
     ROOST_CHECK(worker != nullptr, "slot {}", slot.value());
-    const Candidate chosen = CandidateFor(query, *worker, fleet.speed());
+    Candidate chosen = CandidateFor(query, *worker, fleet.speed());
+    ConsiderRestore(query, *worker, fleet.speed(), chosen);
     candidates.insert(std::upper_bound(candidates.begin(), candidates.end(), chosen, &IsCheaper), chosen);
   }
   const auto chosen = std::find_if(candidates.begin(), candidates.end(),

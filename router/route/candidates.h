@@ -1,5 +1,5 @@
-// The workers that a decision compares: those that hold the most of the prompt, and a few of the least loaded. Every
-// other worker holds less than the former and has a longer wait than the latter.
+// The workers that a decision compares: those that hold the most of the prompt, in their pools or on their disks, and a
+// few of the least loaded. Every other worker holds less than the former and has a longer wait than the latter.
 //
 // O(matches + kMaxHolders · log kMaxHolders), regardless of the size of the fleet.
 #pragma once
@@ -14,6 +14,7 @@ namespace roost::router {
 inline constexpr std::size_t kMaxHolders = 64;       // the deepest holders, whose cost is computed
 inline constexpr std::size_t kKeptHolders = 12;      // the cheapest of them, which become candidates
 inline constexpr std::size_t kLeastLoadedCount = 4;  // the least loaded workers, which become candidates too
+inline constexpr std::size_t kDiskCount = 4;         // so do workers whose disks have the most
 
 // Cheapest first, without duplicates, each with its cheapest way (pulls.h). Empty if and only if no worker of the fleet
 // may take the request.

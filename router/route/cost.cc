@@ -137,6 +137,7 @@ std::string_view NameOf(Way way) {
     case Way::kHeld: return "held";
     case Way::kCompute: return "compute";
     case Way::kPull: return "pull";
+    case Way::kRestore: return "restore";
   }
   return "unknown";
 }

@@ -9,7 +9,8 @@
 //
 //   queue       the uncached tokens before it, at the worker's pace. Where short prompts go first, these are those of
 //               the shorter prompts of all routers, and of the current step
-//   transfer    the time until the blocks are there that the worker fetches from another one (transfers.h), if it does.
+//   transfer    the time until the blocks are there that the worker fetches from another one (transfers.h), or takes
+//               from its disk (pulls.h), if it does.
 //               They come while its queue is computed. Not a matter of the worker's speed, so `pace` leaves it alone
 //   prefill     its own uncached tokens ÷ prefill rate
 //   decode      the running decodes that its own prefill steps also compute, at least one step
@@ -72,12 +73,13 @@ enum class Way : std::uint8_t {
   kHeld,     // it has it, or will when its queue is done
   kCompute,  // there is none
   kPull,     // it fetches blocks from another worker
+  kRestore,  // it takes blocks from its own disk
 };
 [[nodiscard]] std::string_view NameOf(Way way);
 
 // Blocks that a worker fetches for a request.
 struct PrefixPull {
-  WorkerSlot source;
+  WorkerSlot source;              // the worker itself: they come from its disk
   std::uint32_t first_block = 0;  // those before it are there, or on their way
   std::uint32_t block_count = 0;  // from that one on
   TransferPrice price;            // predicted, from the decision on
@@ -124,17 +126,18 @@ struct Candidate : CostTerms {
   WorkerSlot slot;
   std::uint32_t matched_tokens = 0;  // prompt tokens that the worker need not compute
   std::uint32_t pending_tokens = 0;  // those of them that it is still computing, and so are in its queue, or fetches
-  std::uint32_t pulled_tokens = 0;   // those of them that it would fetch for this request
+  std::uint32_t pulled_tokens = 0;   // those of them that it would fetch for this request, or take from its disk
+  std::uint32_t disk_tokens = 0;     // behind the matched ones that it need not fetch: on its disk
   bool is_pending_coming = false;    // `pending_tokens` are on their way; otherwise the worker computes them
   std::optional<PrefixPull> pull;    // that would bring the pulled ones
 
   [[nodiscard]] Way way() const {
-    if (pull.has_value()) return Way::kPull;
+    if (pull.has_value()) return pull->source == slot ? Way::kRestore : Way::kPull;
     return matched_tokens > 0 ? Way::kHeld : Way::kCompute;
   }
   // Those that it holds, computes for others or fetches for others.
   [[nodiscard]] std::uint32_t held_tokens() const { return matched_tokens - pulled_tokens; }
-  // Those that come from another worker.
+  // Those that come from another worker, or from its disk.
   [[nodiscard]] std::uint32_t arriving_tokens() const {
     return pulled_tokens + (is_pending_coming ? pending_tokens : 0);
   }

@@ -77,6 +77,7 @@ FleetSpeed FleetView::speed() const {
 
 void FleetView::AddToSums(const WorkerView& worker) {
   prefill_count_ += worker.role == wire::WorkerRole::kPrefill ? 1 : 0;
+  disk_count_ += worker.disk_bytes_per_second > 0 ? 1 : 0;
   sums_.busy_share += worker.busy_share;
   sums_.prefill_tokens_per_second.Add(worker.prefill_tokens_per_second);
   sums_.decode_step_seconds.Add(worker.decode_step_seconds);
@@ -85,6 +86,7 @@ void FleetView::AddToSums(const WorkerView& worker) {
 
 void FleetView::TakeFromSums(const WorkerView& worker) {
   prefill_count_ -= worker.role == wire::WorkerRole::kPrefill ? 1 : 0;
+  disk_count_ -= worker.disk_bytes_per_second > 0 ? 1 : 0;
   sums_.busy_share -= worker.busy_share;
   sums_.prefill_tokens_per_second.Take(worker.prefill_tokens_per_second);
   sums_.decode_step_seconds.Take(worker.decode_step_seconds);

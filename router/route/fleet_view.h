@@ -56,6 +56,8 @@ class FleetView {
   [[nodiscard]] FleetSpeed speed() const;
   // True if some workers are for prompts alone, and others take their answers.
   [[nodiscard]] bool has_roles() const { return prefill_count_ > 0 && prefill_count_ < workers_.size(); }
+  // True if blocks come from the disk of some worker.
+  [[nodiscard]] bool has_disks() const { return disk_count_ > 0; }
 
  private:
   struct Place {
@@ -100,6 +102,7 @@ class FleetView {
   std::set<Place> order_;
   Sums sums_;
   std::size_t prefill_count_ = 0;  // workers for prompts
+  std::size_t disk_count_ = 0;     // workers with a disk
 };
 
 }  // namespace roost::router

@@ -19,10 +19,12 @@ PromptOnWorker PromptOn(const RouteQuery& query, const WorkerMatch& match) {
           match.pending_seconds};
 }
 
-PromptOnWorker PromptOn(const RouteQuery& query, WorkerSlot slot) {
+PromptOnWorker PromptOn(const RouteQuery& query, WorkerSlot slot) { return PromptOn(query, MatchOf(query, slot)); }
+
+WorkerMatch MatchOf(const RouteQuery& query, WorkerSlot slot) {
   const auto found = std::find_if(query.matches.begin(), query.matches.end(),
                                   [slot](const WorkerMatch& match) { return match.worker == slot; });
-  return PromptOn(query, found == query.matches.end() ? WorkerMatch() : *found);
+  return found == query.matches.end() ? WorkerMatch() : *found;
 }
 
 std::string_view NameOf(DecisionReason reason) {
@@ -32,6 +34,7 @@ std::string_view NameOf(DecisionReason reason) {
     case DecisionReason::kNearTie: return "near_tie";
     case DecisionReason::kOnlyWorker: return "only_worker";
     case DecisionReason::kPull: return "pull";
+    case DecisionReason::kRestore: return "restore";
     case DecisionReason::kApart: return "apart";
     case DecisionReason::kReplicate: return "replicate";
     case DecisionReason::kMinCost: return "least_cost";

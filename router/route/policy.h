@@ -44,7 +44,7 @@ struct RouteQuery {
   Stage stage = Stage::kWhole;
   wire::Features needs = {};                     // that a worker must have
   std::string_view adapter = {};                 // that it names; empty: none
-  std::span<const WorkerMatch> matches = {};     // from the index, deepest first; may have workers outside the fleet
+  std::span<const WorkerMatch> matches = {};     // from the index, deepest first; some are of disks, or outside the fleet
   std::span<const BlockHash> block_hashes = {};  // of the prompt's full blocks, front to back
   std::uint64_t session_hash = 0;                // of the conversation; 0: none
   std::uint64_t cache_key_hash = 0;              // of requests that should meet one cache; 0: none
@@ -63,6 +63,8 @@ struct RouteQuery {
 [[nodiscard]] PromptOnWorker PromptOn(const RouteQuery& query, const WorkerMatch& match);
 // The same on the worker in this slot. O(matches).
 [[nodiscard]] PromptOnWorker PromptOn(const RouteQuery& query, WorkerSlot slot);
+// The match of a worker or a disk; without blocks if there is none. O(matches).
+[[nodiscard]] WorkerMatch MatchOf(const RouteQuery& query, WorkerSlot slot);
 
 // The reason why a worker was chosen; a label of roost_router_decisions_total.
 enum class DecisionReason : std::uint8_t {
@@ -71,6 +73,7 @@ enum class DecisionReason : std::uint8_t {
   kNearTie,       // costs about as much as the cheapest: the difference is too small to notice
   kOnlyWorker,
   kPull,       // costs least, because it fetches blocks from another worker
+  kRestore,    // costs least, because it takes blocks from its disk
   kApart,      // computes the prompt alone; the answer goes on at another worker (apart.h)
   kReplicate,  // chosen for one of the reasons above; another worker gets a copy of the prefix (replication.h)
   kMinCost,    // the least score of a baseline policy
@@ -108,7 +111,7 @@ struct Decision {
   WorkerSlot slot;
   DecisionReason reason = DecisionReason::kOnlyWorker;
   std::uint32_t matched_tokens = 0;   // predicted cached tokens
-  std::uint32_t arriving_tokens = 0;  // those of them that come from another worker, for this request or one before
+  std::uint32_t arriving_tokens = 0;  // those of them that come from another worker or a disk, for this request or one before
   double predicted_ttft_seconds = 0;
   double predicted_itl_seconds = 0;    // mean time between the answer's tokens
   double predicted_whole_seconds = 0;  // from the decision to the last token

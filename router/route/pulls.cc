@@ -27,6 +27,33 @@ Sources::Sources(std::span<const WorkerMatch> matches, const Transfers& transfer
   listed_.resize(listed);
 }
 
+namespace {
+
+// Blocks on their way to it need not be fetched once more; those that it computes must.
+std::uint32_t FirstToFetch(const PromptOnWorker& prompt) {
+  const bool is_coming = prompt.pending_seconds > 0;
+  return prompt.matched_block_count - (is_coming ? 0 : prompt.pending_block_count);
+}
+
+}  // namespace
+
+void ConsiderRestore(const RouteQuery& query, const WorkerView& worker, const FleetSpeed& speed, Candidate& candidate) {
+  if (worker.disk_bytes_per_second <= 0 || query.prompt_token_count == 0 || !speed.is_known()) return;
+  const std::uint32_t usable = (query.prompt_token_count - 1) / worker.block_tokens;
+  const std::uint32_t end = std::min(MatchOf(query, DiskOf(worker.slot)).block_count, usable);
+  PromptOnWorker prompt = PromptOn(query, worker.slot);
+  if (end <= prompt.matched_block_count) return;
+  const std::uint32_t first = FirstToFetch(prompt);
+  const double bytes = worker.disk_block_bytes * (end - first);
+  prompt.pull = {.source = worker.slot,
+                 .first_block = first,
+                 .block_count = end - first,
+                 .price = {.seconds = (worker.restoring_bytes + bytes) / worker.disk_bytes_per_second, .bytes = bytes}};
+  const Candidate restored = PredictCost(prompt, worker, speed, query.now);
+  if (restored.cost_seconds() < candidate.cost_seconds()) candidate = restored;
+  candidate.disk_tokens = (end - prompt.matched_block_count) * worker.block_tokens;
+}
+
 Pulls::Pulls(const RouteQuery& query, const FleetView& fleet) : query_(query), fleet_(fleet), speed_(fleet.speed()) {
   if (query.transfers == nullptr || query.prompt_token_count == 0) return;
   if (query.transfers->any() && speed_.is_known()) sources_ = Sources(query.matches, *query.transfers);
@@ -47,9 +74,7 @@ void Pulls::Improve(Candidate& candidate, double bound) {
   PromptOnWorker prompt = PromptOn(query_, candidate.slot);
   const std::uint32_t usable =
       std::min<std::uint32_t>((query_.prompt_token_count - 1) / worker.block_tokens, wire::WireLimits::kMaxHeldHashes);
-  // Blocks on their way to it need not be fetched once more; those that it computes must.
-  const bool is_coming = prompt.pending_seconds > 0;
-  const std::uint32_t first = prompt.matched_block_count - (is_coming ? 0 : prompt.pending_block_count);
+  const std::uint32_t first = FirstToFetch(prompt);
   const std::uint32_t deepest = std::min(sources_.deepest(), usable);
   if (deepest <= prompt.matched_block_count) return;
   const WorkerPrices prices(prompt, worker, speed_, query_.now);

@@ -51,10 +51,14 @@ struct WorkerView {
   std::uint64_t waiting_cached_tokens = 0;  // of what this router has sent since: tokens that need not be computed
   std::uint32_t running_requests = 0;
   std::uint64_t running_context_tokens = 0;
+  // How fast blocks come from its disk, and the size of one there; 0: it has none, or that is off.
+  double disk_bytes_per_second = 0;
+  double disk_block_bytes = 0;
 
   // Known only to this router.
   const PromptQueue* prompts = nullptr;  // prompts without a first token, this router's and others'; null: not known
   std::uint32_t in_flight_requests = 0;
+  double restoring_bytes = 0;  // that should come from its disk for this router's requests
   bool receives_copy = false;  // it is computing a copy of a prefix for this router
   // The number of the last request sent to it; requests to all workers are numbered in order. A worker that was sent
   // none has a random number below all of these, so that several routers do not all begin with the same worker.

@@ -87,7 +87,7 @@ class IndexDriver {
   }
 
   static WorkerSlot SlotOf(std::size_t worker) {
-    return WorkerSlot(static_cast<std::uint32_t>(worker * 397 % router::PrefixIndex::kMaxWorkers));
+    return WorkerSlot(static_cast<std::uint32_t>(worker * 397 % router::PrefixIndex::kMaxSlots));
   }
   const Chain& ChooseChain() { return chains_[choices_.Below(chains_.size())]; }
 
@@ -215,7 +215,7 @@ class IndexDriver {
     return all.size();
   }
 
-  static constexpr std::uint64_t kMinBytes = 200'000;
+  static constexpr std::uint64_t kMinBytes = 250'000;
   static constexpr std::uint64_t kSetSegmentBytes = 400'000;
 
   Choices& choices_;

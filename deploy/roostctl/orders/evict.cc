@@ -20,6 +20,9 @@ std::string EvictionText(json::Element worker) {
   const std::uint64_t busy = CountAt(worker, "/busy_blocks");
   std::string text = fmt::format("{} blocks", CountAt(worker, "/evicted_blocks"));
   if (busy > 0) text += fmt::format(", and {} that are free when running requests end", busy);
+  if (const std::uint64_t on_disk = CountAt(worker, "/disk_blocks"); on_disk > 0) {
+    text += fmt::format("; {} on its disk", on_disk);
+  }
   return text;
 }
 
@@ -68,12 +71,13 @@ Result<EvictReport> AskToEvict(const EvictOptions& options) {
   ROOST_ASSIGN_OR_RETURN(const HttpResponse response, client.PostJson("/admin/v1/evict", body));
   if (response.status != 200) return RefusalOf(response);
   ROOST_ASSIGN_OR_RETURN(EvictReport report, FormatEvictAnswer(response.body));
-  if (report.is_complete && report.block_count == 0 && !options.tenant.empty() &&
+  const bool had_none = report.block_count + report.disk_block_count == 0;
+  if (report.is_complete && had_none && !options.tenant.empty() &&
       IsUnknownTenant(client, options.tenant)) {
     return InvalidArgument("tenant", "'{}' is unknown: no worker held blocks of it, and no API key has it",
                            options.tenant);
   }
-  if (report.is_complete && report.block_count == 0 && !options.hash.empty()) {
+  if (report.is_complete && had_none && !options.hash.empty()) {
     return InvalidArgument("hash", "no worker had block {}", options.hash);
   }
   return report;
@@ -130,7 +134,10 @@ Result<EvictReport> FormatEvictAnswer(std::string_view answer_json) {
   const auto evicted = json::At<std::uint64_t>(answer.root(), "evicted_blocks");
   const auto workers = json::At<json::Array>(answer.root(), "workers");
   if (!evicted || !workers) return DataLoss("answer", "it lacks evicted_blocks or workers");
-  EvictReport report{.text = {}, .is_complete = true, .block_count = *evicted + CountAt(answer.root(), "/busy_blocks")};
+  EvictReport report{.text = {},
+                     .is_complete = true,
+                     .block_count = *evicted + CountAt(answer.root(), "/busy_blocks"),
+                     .disk_block_count = CountAt(answer.root(), "/disk_blocks")};
   report.text = fmt::format("evicted {} blocks\n", report.block_count);
   for (const json::Element worker : *workers) {
     report.is_complete = report.is_complete && FlagAt(worker, "/answered");

@@ -63,6 +63,7 @@ struct EvictReport {
   std::string text;
   bool is_complete = false;
   std::uint64_t block_count = 0;  // evicted, or to be evicted when requests end
+  std::uint64_t disk_block_count = 0;
 };
 // kDataLoss when the answer is none of its own.
 [[nodiscard]] Result<EvictReport> FormatEvictAnswer(std::string_view answer_json);

@@ -47,6 +47,7 @@ void WriteCandidate(const Candidate& candidate, std::string_view worker_id, std:
   json.Key("matched_tokens").Number(candidate.matched_tokens);
   json.Key("pending_tokens").Number(candidate.pending_tokens);
   json.Key("pulled_tokens").Number(candidate.pulled_tokens);
+  json.Key("disk_tokens").Number(candidate.disk_tokens);
   json.Key("queue_seconds").Number(candidate.queue_seconds);
   json.Key("transfer_seconds").Number(candidate.transfer_seconds);
   json.Key("prefill_seconds").Number(candidate.prefill_seconds);
@@ -84,10 +85,24 @@ std::string_view SourceOf(const DecisionRecord& record, std::size_t candidate) {
   return candidate < record.source_ids.size() ? std::string_view(record.source_ids[candidate]) : "";
 }
 
-// Null: the worker fetches nothing for the request.
+// "restore": what comes from the worker's own disk. Null: nothing.
+bool WriteRestore(const DecisionRecord& record, JsonWriter& json) {
+  const std::optional<PrefixPull>& pull = record.decision.pull;
+  json.Key("restore");
+  if (!pull.has_value() || pull->source != record.decision.slot) {
+    json.Null();
+    return false;
+  }
+  json.BeginObject().Key("blocks").Number(pull->block_count).Key("bytes").Number(pull->price.bytes);
+  json.Key("predicted_seconds").Number(pull->price.seconds).EndObject();
+  return true;
+}
+
+// Null: the worker fetches nothing from another one for the request.
 void WritePull(const DecisionRecord& record, JsonWriter& json) {
+  const bool is_restored = WriteRestore(record, json);
   json.Key("pull");
-  if (!record.decision.pull.has_value()) {
+  if (!record.decision.pull.has_value() || is_restored) {
     json.Null();
     return;
   }

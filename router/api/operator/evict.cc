@@ -60,7 +60,8 @@ void WriteEvicted(const WorkerAnswer& answer, JsonWriter& json) {
   const auto* const evicted = std::get_if<wire::EvictAnswer>(&answer.reply);
   if (evicted != nullptr && evicted->outcome == wire::EvictOutcome::kDone) {
     json.Key("answered").Bool(true).Key("evicted_blocks").Number(evicted->evicted_block_count);
-    json.Key("busy_blocks").Number(evicted->busy_block_count).EndObject();
+    json.Key("busy_blocks").Number(evicted->busy_block_count);
+    json.Key("disk_blocks").Number(evicted->disk_block_count).EndObject();
     return;
   }
   const bool is_supported = !std::holds_alternative<NotSupported>(answer.reply);
@@ -72,11 +73,13 @@ void WriteEvicted(const WorkerAnswer& answer, JsonWriter& json) {
 std::string EvictBody(const EvictedSize& size, std::span<const WorkerAnswer> answers) {
   std::uint64_t evicted = 0;
   std::uint64_t busy = 0;
+  std::uint64_t on_disk = 0;
   for (const WorkerAnswer& answer : answers) {
     const auto* const counts = std::get_if<wire::EvictAnswer>(&answer.reply);
     if (counts == nullptr) continue;
     evicted += counts->evicted_block_count;
     busy += counts->busy_block_count;
+    on_disk += counts->disk_block_count;
   }
   JsonWriter json;
   json.BeginObject();
@@ -88,6 +91,7 @@ std::string EvictBody(const EvictedSize& size, std::span<const WorkerAnswer> ans
   }
   if (size.block) json.Key("hash").String(size.block->ToHex());
   json.Key("evicted_blocks").Number(evicted).Key("busy_blocks").Number(busy);
+  json.Key("disk_blocks").Number(on_disk);
   json.Key("workers").BeginArray();
   for (const WorkerAnswer& answer : answers) WriteEvicted(answer, json);
   json.EndArray().EndObject();

@@ -48,6 +48,7 @@ std::string MatchBody(const PromptQuery& query, const PromptMatch& match) {
   for (const PromptHolder& holder : match.holders) {
     json.BeginObject().Key("worker").String(holder.worker_id).Key("mode").String(router::NameOf(holder.mode));
     json.Key("held_blocks").Number(holder.held_block_count).Key("pending_blocks").Number(holder.pending_block_count);
+    json.Key("disk_blocks").Number(holder.disk_block_count);
     if (holder.resumable_block_count) json.Key("resumable_blocks").Number(*holder.resumable_block_count);
     json.Key("cached_tokens").Number(CachedOn(query, holder)).EndObject();
   }

@@ -29,6 +29,10 @@ PromptHolder HolderOf(const Worker& worker, std::span<const WorkerMatch> matches
     holder.held_block_count = match->block_count - match->pending_block_count;
     holder.pending_block_count = match->pending_block_count;
   }
+  const WorkerMatch* const disk = FindMatch(matches, DiskOf(worker.slot));
+  if (disk != nullptr && disk->block_count > holder.held_block_count) {
+    holder.disk_block_count = disk->block_count - holder.held_block_count;
+  }
   for (const HeldBlocks& all : held) {
     if (all.worker == worker.slot)
       holder.resumable_block_count = std::exchange(holder.held_block_count, all.block_count);

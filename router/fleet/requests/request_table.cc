@@ -149,6 +149,8 @@ RequestTable::Attempt& RequestTable::Prepare(Request& request, Placement& placem
   const std::uint32_t cached_tokens = attempt.prediction.cached_tokens;
   attempt.charge =
       InFlightLedger::Add(worker.ledger, attempt.prompt_token_count - cached_tokens, now, cached_tokens, id);
+  const std::optional<PrefixPull>& pull = placement.decision.pull;
+  if (pull.has_value() && pull->source == worker.slot) attempt.charge.Restore(pull->price.bytes);
   attempt.is_probe = worker.ejection.OnSent();
   ExpectPrompt(attempt, placement.decision, worker, now);
   if (placement.decision.apart.has_value()) BeginApart(attempt, *placement.decision.apart, hashes, now);

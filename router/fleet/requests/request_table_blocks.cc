@@ -19,6 +19,7 @@ void RequestTable::BeginPull(Attempt& attempt, Decision& decision, const Worker&
     if (decision.arriving_tokens > 0) attempt.hold = holds_.Join(worker, hashes.first(blocks));
     return;
   }
+  if (decision.pull->source == worker.slot) return;  // from its disk: the worker does that unasked
   const double seconds = decision.pull->price.seconds;
   attempt.hold = holds_.Start(
       worker, *decision.pull, attempt.request->spec, hashes,

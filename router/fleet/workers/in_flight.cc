@@ -11,13 +11,17 @@ InFlightLedger::Charge::Charge(std::shared_ptr<InFlightLedger> ledger, std::uint
     : ledger_(std::move(ledger)), number_(number) {}
 
 InFlightLedger::Charge::Charge(Charge&& other) noexcept
-    : ledger_(std::exchange(other.ledger_, nullptr)), number_(other.number_), has_begun_(other.has_begun_) {}
+    : ledger_(std::exchange(other.ledger_, nullptr)),
+      number_(other.number_),
+      restored_bytes_(other.restored_bytes_),
+      has_begun_(other.has_begun_) {}
 
 InFlightLedger::Charge& InFlightLedger::Charge::operator=(Charge&& other) noexcept {
   if (this == &other) return *this;
   Release();
   ledger_ = std::exchange(other.ledger_, nullptr);
   number_ = other.number_;
+  restored_bytes_ = other.restored_bytes_;
   has_begun_ = other.has_begun_;
   return *this;
 }
@@ -27,12 +31,20 @@ InFlightLedger::Charge::~Charge() { Release(); }
 void InFlightLedger::Charge::OnFirstToken() {
   if (ledger_ == nullptr || std::exchange(has_begun_, true)) return;
   ledger_->prompts_.Remove(number_);
+  ledger_->restoring_bytes_ -= std::exchange(restored_bytes_, 0);
   ++ledger_->begun_count_;
+}
+
+void InFlightLedger::Charge::Restore(double bytes) {
+  if (ledger_ == nullptr || has_begun_) return;
+  restored_bytes_ += bytes;
+  ledger_->restoring_bytes_ += bytes;
 }
 
 void InFlightLedger::Charge::Release() {
   if (ledger_ == nullptr) return;
   ledger_->prompts_.Remove(number_);
+  ledger_->restoring_bytes_ -= restored_bytes_;
   const auto found = ledger_->uncovered_.find(number_);
   if (found != ledger_->uncovered_.end()) ledger_->Cover(found);
   ROOST_CHECK(ledger_->request_count_ > 0);

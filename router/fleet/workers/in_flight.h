@@ -3,7 +3,8 @@
 //
 // A charge lives as long as its request is at the worker. Its tokens count until a report covers them: the report of a
 // step includes everything that had arrived when that step began. After that only the request itself counts as in
-// flight. Its prompt counts until its first token, in the order in which the worker should compute prompts.
+// flight. Its prompt counts until its first token, in the order in which the worker should compute prompts, and so do
+// the bytes that should come for it from the worker's disk.
 //
 // It also holds the prompts of other routers that the worker reports.
 //
@@ -33,6 +34,8 @@ class InFlightLedger {
 
     // Its prompt has been computed: it has begun. A second call does nothing.
     void OnFirstToken();
+    // So many more bytes come from the worker's disk for it.
+    void Restore(double bytes);
 
    private:
     friend class InFlightLedger;
@@ -41,6 +44,7 @@ class InFlightLedger {
 
     std::shared_ptr<InFlightLedger> ledger_;  // null: nothing is charged
     std::uint64_t number_ = 0;
+    double restored_bytes_ = 0;
     bool has_begun_ = false;
   };
 
@@ -65,6 +69,7 @@ class InFlightLedger {
   [[nodiscard]] const PromptQueue& prompts() const { return prompts_; }
   // The number of all charges.
   [[nodiscard]] std::uint32_t request_count() const { return request_count_; }
+  [[nodiscard]] double restoring_bytes() const { return restoring_bytes_; }
   // The number of those that have begun.
   [[nodiscard]] std::uint32_t begun_count() const { return begun_count_; }
 
@@ -85,6 +90,7 @@ class InFlightLedger {
   std::uint64_t next_number_ = 0;
   std::uint32_t request_count_ = 0;
   std::uint32_t begun_count_ = 0;
+  double restoring_bytes_ = 0;  // whole numbers, so that their sum returns to 0
 };
 
 }  // namespace roost::router

@@ -1,6 +1,7 @@
 #include "router/fleet/workers/view_sync.h"
 
 #include <algorithm>
+#include <limits>
 
 namespace roost::router {
 
@@ -28,22 +29,35 @@ std::uint32_t ResumableBlocks::LastBefore(std::span<const BlockHash> hashes, std
   return count;
 }
 
-ViewSync::ViewSync(PrefixIndex& index, WorkerSlot slot, Link link) : index_(index), slot_(slot), link_(link) {
-  index_.Clear(slot_);
+namespace {
+
+bool Equals(const PrefixIndex::WorkerView& view, std::uint64_t block_count, BlockHash digest) {
+  return view.digest == digest && view.block_count == block_count && view.indexed_block_count <= view.block_count;
 }
 
-ViewSync::~ViewSync() { index_.Clear(slot_); }
+bool IsWithin(const PrefixIndex::WorkerView& view, std::uint64_t most) {
+  return std::max(view.block_count, view.indexed_block_count) <= most;
+}
+
+}  // namespace
+
+ViewSync::ViewSync(PrefixIndex& index, WorkerSlot slot, Link link)
+    : index_(index), slot_(slot), disk_(DiskOf(slot)), link_(link) {
+  Empty();
+}
+
+ViewSync::~ViewSync() { Empty(); }
 
 ViewSync::Outcome ViewSync::Apply(const wire::Step& step) {
   if (const Outcome outcome = TakeSequence(step.epoch, step.sequence); outcome != Outcome::kApplied) return outcome;
   if (phase_ == Phase::kSuspended || phase_ == Phase::kAwaiting) return Outcome::kApplied;
   for (const wire::CacheEvent& event : step.events) Apply(event);
-  if (!FitsPool()) return LoseTrack();
+  if (!IsPossible()) return LoseTrack();
   if (phase_ != Phase::kInSync) return Outcome::kApplied;
-  const PrefixIndex::WorkerView view = index_.View(slot_);
-  const bool equal = view.digest == step.load.digest && view.block_count == step.load.cached_block_count &&
-                     view.indexed_block_count <= view.block_count &&
-                     (!link_.checkpoints || resumable_.digest() == step.load.resumable_digest);
+  const wire::Load& load = step.load;
+  const bool equal = Equals(index_.View(slot_), load.cached_block_count, load.digest) &&
+                     Equals(index_.View(disk_), load.disk_block_count, load.disk_digest) &&
+                     (!link_.checkpoints || resumable_.digest() == load.resumable_digest);
   return equal ? Outcome::kApplied : LoseTrack();
 }
 
@@ -58,8 +72,9 @@ ViewSync::Outcome ViewSync::Apply(const wire::Snapshot& chunk) {
   }
   next_chunk_ = chunk.chunk_index + 1;
   for (const wire::StoredRun& run : chunk.runs) Store(run);
+  for (const wire::StoredRun& run : chunk.disk_runs) StoreOnDisk(run);
   if (link_.checkpoints) resumable_.Add(chunk.resumable);
-  if (!FitsPool()) return LoseTrack();
+  if (!IsPossible()) return LoseTrack();
   if (chunk.last) phase_ = Phase::kInSync;
   return Outcome::kApplied;
 }
@@ -71,6 +86,7 @@ void ViewSync::Begin(Phase phase) {
 
 void ViewSync::Empty() {
   index_.Clear(slot_);
+  index_.Clear(disk_);
   resumable_.Clear();
 }
 
@@ -93,8 +109,8 @@ void ViewSync::Apply(const wire::CacheEvent& event) {
       if (link_.checkpoints) resumable_.Add(event.resumable);
       break;
     case wire::CacheEvent::Kind::kUnresumable: resumable_.Drop(event.unresumable); break;
-    case wire::CacheEvent::Kind::kDiskStored:
-    case wire::CacheEvent::Kind::kDiskRemoved: break;
+    case wire::CacheEvent::Kind::kDiskStored: StoreOnDisk(event.disk_stored); break;
+    case wire::CacheEvent::Kind::kDiskRemoved: index_.Remove(disk_, event.disk_removed); break;
   }
 }
 
@@ -105,13 +121,14 @@ void ViewSync::Store(const wire::StoredRun& run) {
 
 ViewSync::Outcome ViewSync::LoseTrack() {
   phase_ = Phase::kAwaiting;
-  if (!FitsPool()) Empty();
+  if (!IsPossible()) Empty();
   return Outcome::kWantSnapshot;
 }
 
-bool ViewSync::FitsPool() const {
-  const PrefixIndex::WorkerView view = index_.View(slot_);
-  return std::max({view.block_count, view.indexed_block_count, std::uint64_t{resumable_.size()}}) <= link_.block_count;
+// The size of a disk is not told: a report can not count more.
+bool ViewSync::IsPossible() const {
+  return resumable_.size() <= link_.block_count && IsWithin(index_.View(slot_), link_.block_count) &&
+         IsWithin(index_.View(disk_), std::numeric_limits<std::uint32_t>::max());
 }
 
 }  // namespace roost::router

@@ -5,9 +5,12 @@
 //      ▲  └────────────── chunk 0, last ───────────────────►  │
 //      └───── digest or count differs, chunk missing, more blocks than the pool: the router asks for a snapshot
 //
+// The worker's disk is a second set with a digest and a count of its own (DiskOf). One snapshot brings both, and a
+// difference in either asks for it.
+//
 // Snapshots and steps share one sequence of numbers. A gap means that tokens are lost too, so ViewSync does not repair
 // it: the link must start a new epoch. While a snapshot is awaited, events are skipped (the snapshot is taken after
-// them) and the old view stays, unless it has more blocks than the pool. A suspended ViewSync skips snapshots too and
+// them) and the old view stays, unless it has more blocks than there can be. A suspended ViewSync skips snapshots too and
 // leaves the slot to another writer, but still checks the numbers.
 //
 // With checkpoints it keeps the worker's resumable blocks in the same way, with a digest of their own.
@@ -82,7 +85,7 @@ class ViewSync {
   [[nodiscard]] bool awaiting() const { return phase_ == Phase::kAwaiting; }
   // Empty without checkpoints.
   [[nodiscard]] const ResumableBlocks& resumable() const { return resumable_; }
-  // Blocks reported so far, for metrics.
+  // Blocks reported so far, for metrics; without those on disk.
   [[nodiscard]] std::uint64_t stored_block_count() const { return stored_block_count_; }
   [[nodiscard]] std::uint64_t removed_block_count() const { return removed_block_count_; }
 
@@ -94,12 +97,15 @@ class ViewSync {
   Outcome TakeSequence(std::uint64_t epoch, std::uint64_t sequence);
   void Apply(const wire::CacheEvent& event);
   void Store(const wire::StoredRun& run);
+  void StoreOnDisk(const wire::StoredRun& run) { index_.Store(disk_, run.first_position, run.hashes); }
   // Begins to await a snapshot; returns kWantSnapshot.
   Outcome LoseTrack();
-  [[nodiscard]] bool FitsPool() const;
+  // False: the worker's events contradict each other.
+  [[nodiscard]] bool IsPossible() const;
 
   PrefixIndex& index_;
   const WorkerSlot slot_;
+  const WorkerSlot disk_;
   const Link link_;
   ResumableBlocks resumable_;
   Phase phase_ = Phase::kAwaiting;

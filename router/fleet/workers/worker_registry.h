@@ -49,7 +49,7 @@ inline constexpr std::uint64_t kDefaultIndexMemoryBytes = std::uint64_t{1} << 30
 class WorkerRegistry {
  public:
   // The registry refuses more workers, because index and decision are built for this number.
-  static constexpr std::size_t kMaxWorkers = 1024;
+  static constexpr std::size_t kMaxWorkers = kMaxWorkerSlots;
 
   struct Options {
     Worker::Options worker;

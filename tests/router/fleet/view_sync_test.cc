@@ -42,7 +42,26 @@ struct ViewSyncTest : ::testing::Test {
   static wire::CacheEvent Removed(std::vector<BlockHash> hashes) {
     return {wire::CacheEvent::Kind::kRemoved, {}, std::move(hashes)};
   }
+  // The same step, after which the disk has `on_disk`.
+  static wire::Step WithDisk(wire::Step step, const std::vector<BlockHash>& on_disk) {
+    step.load.disk_block_count = static_cast<std::uint32_t>(on_disk.size());
+    for (const BlockHash hash : on_disk) step.load.disk_digest = step.load.disk_digest ^ hash;
+    return step;
+  }
+  static wire::CacheEvent DiskStored(std::uint32_t first_position, std::vector<BlockHash> hashes) {
+    wire::CacheEvent event;
+    event.kind = wire::CacheEvent::Kind::kDiskStored;
+    event.disk_stored = {first_position, std::move(hashes)};
+    return event;
+  }
+  static wire::CacheEvent DiskRemoved(std::vector<BlockHash> hashes) {
+    wire::CacheEvent event;
+    event.kind = wire::CacheEvent::Kind::kDiskRemoved;
+    event.disk_removed = std::move(hashes);
+    return event;
+  }
   std::uint64_t Count() { return index.View(kSlot).block_count; }
+  std::uint64_t DiskCount() { return index.View(DiskOf(kSlot)).block_count; }
 };
 
 TEST_F(ViewSyncTest, DigestIsComparedOnlyAfterTheFirstSnapshot) {
@@ -111,6 +130,51 @@ TEST_F(ViewSyncTest, MissingChunkWantsTheSnapshotAgain) {
 TEST_F(ViewSyncTest, WorkerCanNotHoldMoreThanItsPool) {
   EXPECT_EQ(sync.Apply(Chunk(0, true, {kA, kB, kC, {.high = 4, .low = 40}})), Outcome::kWantSnapshot);
   EXPECT_EQ(Count(), 0U);
+}
+
+TEST_F(ViewSyncTest, DiskIsASecondSetThatOneSnapshotBringsToo) {
+  wire::Snapshot chunk = Chunk(0, true, {kA});
+  chunk.disk_runs = {{0, {kA, kB}}};
+  ASSERT_EQ(sync.Apply(chunk), Outcome::kApplied);
+  EXPECT_EQ(DiskCount(), 2U);
+  wire::Step step = WithDisk(Step({}), {kA, kB, kC});
+  step.events = {Removed({kA}), DiskStored(2, {kC})};
+  EXPECT_EQ(sync.Apply(step), Outcome::kApplied);
+  const std::vector<WorkerMatch> matches = index.Match(std::vector{kA, kB, kC});
+  ASSERT_EQ(matches.size(), 1U);
+  EXPECT_EQ(matches[0].worker, DiskOf(kSlot));
+  EXPECT_EQ(matches[0].block_count, 3U);
+  step = WithDisk(Step({}), {kA});
+  step.events = {DiskRemoved({kC, kB})};
+  EXPECT_EQ(sync.Apply(step), Outcome::kApplied);
+  EXPECT_TRUE(sync.in_sync());
+  EXPECT_EQ(sync.stored_block_count(), 1U);
+  sync.Suspend();
+  EXPECT_EQ(DiskCount(), 0U);
+}
+
+TEST_F(ViewSyncTest, DifferenceOnDiskAloneAwaitsASnapshot) {
+  ASSERT_EQ(sync.Apply(Chunk(0, true, {kA})), Outcome::kApplied);
+  EXPECT_EQ(sync.Apply(WithDisk(Step({kA}), {kB})), Outcome::kWantSnapshot);
+  wire::Snapshot chunk = Chunk(0, true, {kA});
+  chunk.disk_runs = {{0, {kB}}};
+  ASSERT_EQ(sync.Apply(chunk), Outcome::kApplied);
+  EXPECT_EQ(sync.Apply(WithDisk(Step({kA}), {kB})), Outcome::kApplied);
+  // Equal digests of another count.
+  wire::Step step = WithDisk(Step({kA}), {kB});
+  step.load.disk_block_count = 2;
+  EXPECT_EQ(sync.Apply(step), Outcome::kWantSnapshot);
+}
+
+TEST_F(ViewSyncTest, WorkerThatTakesMoreFromItsDiskThanItPutThereLosesBothSets) {
+  ASSERT_EQ(sync.Apply(Chunk(0, true, {kA})), Outcome::kApplied);
+  wire::Step step = WithDisk(Step({kA}), {kB});
+  step.events = {DiskStored(0, {kB}), DiskRemoved({kB, kC})};
+  EXPECT_EQ(sync.Apply(step), Outcome::kWantSnapshot);
+  EXPECT_EQ(Count(), 0U);
+  EXPECT_EQ(DiskCount(), 0U);
+  EXPECT_EQ(sync.Apply(Chunk(0, true, {kA})), Outcome::kApplied);
+  EXPECT_TRUE(sync.in_sync());
 }
 
 TEST_F(ViewSyncTest, EndOfTheEpochForgetsTheBlocks) {

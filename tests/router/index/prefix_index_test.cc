@@ -145,18 +145,31 @@ TEST(PrefixIndexTest, ViewWithHolesStillNamesEachWorkerAtMostOnce) {
   EXPECT_EQ(MatchOf(index, chain), (Pairs{{0, 9}}));
 }
 
-TEST(PrefixIndexTest, ThousandHoldersOfOnePrefix) {
+// All workers and their disks; one slot more than there are lanes gets none.
+TEST(PrefixIndexTest, TwoThousandHoldersOfOnePrefix) {
   PrefixIndex index;
-  const auto chain = Chain(1, 2048);
-  for (std::uint32_t slot = 0; slot < PrefixIndex::kMaxWorkers; ++slot) {
+  const auto chain = Chain(1, 4096);
+  for (std::uint32_t slot = 0; slot < PrefixIndex::kMaxSlots; ++slot) {
     index.Store(WorkerSlot(slot), 0, Front(chain, 2 * slot + 1));
   }
+  EXPECT_EQ(index.View(WorkerSlot(PrefixIndex::kMaxSlots - 1)).indexed_block_count, 0U);
   const Pairs pairs = MatchOf(index, chain);
-  ASSERT_EQ(pairs.size(), PrefixIndex::kMaxWorkers);
+  ASSERT_EQ(pairs.size(), kMaxLanes);
   for (std::uint32_t i = 0; i < pairs.size(); ++i) {
-    const std::uint32_t slot = PrefixIndex::kMaxWorkers - 1 - i;
+    const std::uint32_t slot = kMaxLanes - 1 - i;
     ASSERT_EQ(pairs[i], std::pair(slot, 2 * slot + 1));
   }
+}
+
+TEST(PrefixIndexTest, DiskIsOneMoreHolderBesideItsWorker) {
+  PrefixIndex index;
+  const auto chain = Chain(1, 9);
+  index.Store(kFirst, 0, Front(chain, 3));
+  index.Store(DiskOf(kFirst), 0, Front(chain, 7));
+  EXPECT_EQ(MatchOf(index, chain), (Pairs{{DiskOf(kFirst).value(), 7}, {kFirst.value(), 3}}));
+  index.Clear(kFirst);
+  EXPECT_EQ(MatchOf(index, chain), (Pairs{{DiskOf(kFirst).value(), 7}}));
+  EXPECT_EQ(WorkerOfDisk(DiskOf(kFirst)), kFirst);
 }
 
 // ---- at the memory limit ----

@@ -270,5 +270,112 @@ TEST_F(PullsTest, ACopyThatIsFetchedIsCheaper) {
   EXPECT_LT(fetched, computed);
 }
 
+// ---- restores ----
+
+class RestoresTest : public ::testing::Test {
+ protected:
+  [[nodiscard]] static WorkerView WithDisk(WorkerView worker, double bytes_per_second) {
+    worker.disk_bytes_per_second = bytes_per_second;
+    worker.disk_block_bytes = kBlockBytes;
+    return worker;
+  }
+  [[nodiscard]] static WorkerMatch OnDisk(std::uint32_t slot, std::uint32_t block_count) {
+    return {DiskOf(WorkerSlot(slot)), block_count};
+  }
+  [[nodiscard]] Decision Choose(const std::vector<WorkerView>& workers, const std::vector<WorkerMatch>& matches,
+                                std::string_view policy = "cache-aware") const {
+    const RouteQuery query{
+        .prompt_token_count = kTokens, .matches = matches, .block_hashes = hashes_, .now = kNow};
+    return Make(policy)->Choose(query, FleetOf(workers)).value();
+  }
+
+  const std::vector<BlockHash> hashes_ = Chain(1, kBlocks);
+};
+
+// 64 blocks take 64 ms; computing them takes 512 ms.
+TEST_F(RestoresTest, WhatTheOwnDiskHasIsPricedLikeAPull) {
+  const Decision decision = Choose({WithDisk(Idle(0), 1e8), Idle(1)}, {OnDisk(0, kBlocks)});
+  EXPECT_EQ(decision.slot, WorkerSlot(0));
+  EXPECT_EQ(NameOf(decision.reason), "restore");
+  EXPECT_EQ(decision.matched_tokens, kBlocks * 16);
+  EXPECT_EQ(decision.arriving_tokens, kBlocks * 16) << "a slow disk breaks no promise";
+  ASSERT_TRUE(decision.pull.has_value());
+  EXPECT_EQ(decision.pull->source, WorkerSlot(0));
+  EXPECT_EQ(decision.pull->block_count, kBlocks);
+  EXPECT_EQ(decision.pull->price.bytes, 64.0 * kBlockBytes);
+  const Candidate& chosen = decision.candidates.front();
+  EXPECT_EQ(NameOf(chosen.way()), "restore");
+  EXPECT_EQ(chosen.disk_tokens, kBlocks * 16);
+  EXPECT_NEAR(chosen.transfer_seconds, 0.064, 1e-6);
+  EXPECT_EQ(decision.candidates.back().way(), Way::kCompute);
+}
+
+TEST_F(RestoresTest, ADiskServesItsOwnWorkerOnly) {
+  const Decision decision = Choose({WithDisk(Busy(0, 20'000), 1e8), WithDisk(Idle(1), 1e8)}, {OnDisk(0, kBlocks)});
+  EXPECT_EQ(decision.slot, WorkerSlot(1));
+  EXPECT_EQ(decision.matched_tokens, 0U);
+  EXPECT_FALSE(decision.pull.has_value());
+}
+
+TEST_F(RestoresTest, ADiskThatIsOffOrSlowLosesToComputing) {
+  for (const double rate : {0.0, 1e6}) {
+    const Decision decision = Choose({WithDisk(Idle(0), rate)}, {OnDisk(0, kBlocks)});
+    EXPECT_FALSE(decision.pull.has_value()) << rate;
+    EXPECT_EQ(decision.matched_tokens, 0U);
+    EXPECT_EQ(decision.candidates.front().disk_tokens, rate > 0 ? kBlocks * 16 : 0);
+  }
+}
+
+TEST_F(RestoresTest, OnlyTheRestComesFromTheDisk) {
+  const Decision decision = Choose({WithDisk(Idle(0), 1e8)}, {OnDisk(0, kBlocks), Holds(0, 10)});
+  ASSERT_TRUE(decision.pull.has_value());
+  EXPECT_EQ(decision.pull->first_block, 10U);
+  EXPECT_EQ(decision.pull->block_count, kBlocks - 10);
+  EXPECT_EQ(decision.candidates.front().held_tokens(), 160U);
+  EXPECT_EQ(decision.candidates.front().disk_tokens, (kBlocks - 10) * 16);
+}
+
+TEST_F(RestoresTest, WhatOtherRequestsRestoreThereGoesFirst) {
+  WorkerView worker = WithDisk(Idle(0), 1e8);
+  worker.restoring_bytes = 1e7;
+  EXPECT_NEAR(Choose({worker}, {OnDisk(0, kBlocks)}).candidates.front().transfer_seconds, 0.164, 1e-6);
+  worker.restoring_bytes = 1e9;
+  EXPECT_FALSE(Choose({worker}, {OnDisk(0, kBlocks)}).pull.has_value());
+}
+
+// The holders of a short front, and the least loaded, would leave it out.
+TEST_F(RestoresTest, AWorkerWithADeepDiskIsAmongTheCandidates) {
+  std::vector<WorkerView> workers;
+  std::vector<WorkerMatch> matches{OnDisk(40, kBlocks)};
+  for (std::uint32_t slot = 0; slot < 40; ++slot) {
+    workers.push_back(Idle(slot));
+    matches.push_back(Holds(slot, 2));
+  }
+  workers.push_back(WithDisk(Busy(40, 10), 1e9));
+  EXPECT_EQ(Choose(workers, matches).slot, WorkerSlot(40));
+}
+
+// The worker restores whatever chose it.
+TEST_F(RestoresTest, EveryPolicyExpectsIt) {
+  const Decision decision = Choose({WithDisk(Idle(0), 1e8), WithDisk(Idle(1), 1e8)},
+                                   {OnDisk(0, kBlocks), OnDisk(1, kBlocks)}, "round-robin");
+  EXPECT_EQ(decision.matched_tokens, kBlocks * 16);
+  EXPECT_EQ(decision.arriving_tokens, kBlocks * 16);
+}
+
+TEST_F(RestoresTest, ADiskIsNoCopyOfAHotPrefix) {
+  RouteQuery query{.prompt_token_count = kTokens,
+                   .block_hashes = hashes_,
+                   .min_copies = 2,
+                   .now = kNow};
+  const std::vector<WorkerMatch> matches{OnDisk(0, kBlocks), Holds(0, kBlocks)};
+  query.matches = matches;
+  const FleetView fleet = FleetOf({WithDisk(Idle(0), 1e8), Idle(1)});
+  const std::unique_ptr<Policy> policy = Make("cache-aware");
+  bool copies = false;
+  for (int i = 0; i < 5; ++i) copies |= policy->Choose(query, fleet)->copy.has_value();
+  EXPECT_TRUE(copies) << "two holders are wanted, and the disk is none";
+}
+
 }  // namespace
 }  // namespace roost::router
