@@ -4,6 +4,7 @@ from panels import (
     BLOCKS_PER_SECOND,
     HIT_RATE,
     HIT_RATE_BY_MODEL,
+    HIT_RATE_IN_TIME,
     IMBALANCE,
     MISS_REASONS,
     MISS_REASONS_SAY,
@@ -34,10 +35,11 @@ CACHE = {
     "rows": [
         row(
             "What the cache saves",
-            panel("Hit rate", "Share of the prompt tokens that workers had in their cache, of all requests.", "percentunit",
-                  [("all", HIT_RATE)], min=0, max=1),
-            panel("Hit rate by model", "The same for each model.", "percentunit", [("{{model}}", HIT_RATE_BY_MODEL)], min=0, max=1),
-            panel("Hit rate by worker", "The same for each worker.", "percentunit", [("{{worker}}", HIT_RATE_BY_WORKER)], min=0, max=1),
+            panel("Hit rate", "Of all requests. time: the share of the prompts' prefill time that the cache saved, where a token behind a "
+                  "long context counts more. tokens: the share of the prompt tokens that workers had in their cache.", "percentunit",
+                  [("time", HIT_RATE_IN_TIME), ("tokens", HIT_RATE)], min=0, max=1),
+            panel("Hit rate by model", "In tokens, for each model.", "percentunit", [("{{model}}", HIT_RATE_BY_MODEL)], min=0, max=1),
+            panel("Hit rate by worker", "In tokens, for each worker.", "percentunit", [("{{worker}}", HIT_RATE_BY_WORKER)], min=0, max=1),
             panel("Tokens of prefill saved", "Prompt tokens that were cached. tails: of these, those copied from a block that equals the "
                   "prompt's only at its beginning. tiers: those that engines took from a tier behind their cache.", TOKENS_PER_SECOND,
                   [("{{worker}}", rate("roost_worker_cached_tokens_total", "worker")),

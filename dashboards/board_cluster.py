@@ -3,8 +3,8 @@
 from panels import (
     CERTIFICATE,
     CORES,
-    HIT_RATE,
     HIT_RATE_BY_MODEL,
+    HIT_RATE_IN_TIME,
     IMBALANCE,
     MISS_REASONS,
     MISS_REASONS_SAY,
@@ -36,7 +36,7 @@ CLUSTER = {
                  thresholds=[(None, "green"), (0.005, "orange"), (0.02, "red")]),
             stat("First token, p99", "From a request's arrival to its first token.", "s",
                  quantile(0.99, "roost_router_ttft_seconds")),
-            stat("Hit rate", "Share of the prompt tokens that workers had in their cache.", "percentunit", HIT_RATE),
+            stat("Hit rate", "Share of the prompts' prefill time that the caches saved.", "percentunit", HIT_RATE_IN_TIME),
             stat("Prefill saved", "Seconds of prefill per second that the cache saves: how many more workers would be busy "
                  "with prompts without it.", "none", rate("roost_worker_saved_prefill_seconds_total")),
             stat("Waiting", "Requests that wait at routers and at workers.", "short",

@@ -43,6 +43,8 @@ def row(title, *panels):
 # ---- queries of several boards ----
 
 HIT_RATE = ratio(rate("roost_router_cached_tokens_total"), rate("roost_router_prompt_tokens_total"))
+SAVED_PREFILL = rate("roost_worker_saved_prefill_seconds_total")
+HIT_RATE_IN_TIME = ratio(SAVED_PREFILL, f"({SAVED_PREFILL} + {rate('roost_worker_computed_prefill_seconds_total')})")
 HIT_RATE_BY_MODEL = ratio(
     rate("roost_router_cached_tokens_total", "model"), rate("roost_router_prompt_tokens_total", "model")
 )

@@ -6,6 +6,7 @@
     tests/simulations.py --capacities [--cells NAMES] [--seed 1]    the highest load that each policy serves well
     tests/simulations.py --several-routers [--seeds 8]    the default with 1 to 16 routers
     tests/simulations.py --links [--cells NAMES] [--seeds 8] [--kept FILE]    workers that fetch from each other
+    tests/simulations.py --disks [--cells NAMES] [--seeds 8] [--kept FILE]    workers with disks, beside larger pools
 
 Prints the tables. --write keeps them instead, and writes what tests/results/README.md and README.md show of them. One
 configuration for all: roostctl simulate's defaults, which are roost-worker's, and the costs that --costs names. Needs the
@@ -89,6 +90,13 @@ LINK_CELLS = [
     ("synthetic 0.6", "synthetic", 0.6, 8e6),
     ("tau-bench 0.6", "taubench", 0.6, 512e3),
 ]
+# Small pools, with nothing beside them, with a disk of four pools, and four times as large.
+DISK_CELLS = [
+    ("conversation 0.8, 8 × 250k", "conversation", 0.8, 2e6),
+    ("coding agents 0.8, 8 × 250k", "weka", 0.8, 2e6),
+]
+DISK = {"disk-tokens": 1_000_000, "disk-gbps": 50}
+MEMORIES = {"pool": (1, {}), "pool and disk of four": (1, DISK), "pool of four": (4, {})}
 OWN_POLICY = page_tables.OWN_POLICY
 # The loads that have a capacity. Of conversation and synthetic more than 3 % of the prompts take longer than the first limit
 # on idle workers, and more of coding agents; tau-bench is so short that it keeps the limits when all of it comes at once.
@@ -142,6 +150,7 @@ FIGURES = (
     Figure("hits_percent", "hit_ratio", 100),
     Figure("imbalance", "imbalance"),
 )
+DISK_FIGURES = (*FIGURES, Figure("time_hits_percent", "time_hit_ratio", 100), Figure("restored_percent", "restored_share", 100))
 LINK_FIGURES = (*FIGURES, Figure("pulls", "pulls"), Figure("pulled_percent", "pulled_share", 100))
 
 
@@ -264,6 +273,23 @@ def run_links(options, pool):
     return finish(options, "links", ("load", "link"), lines_of, f"Seeds 1 to {options.seeds}", LINK_FIGURES)
 
 
+def run_disks(options, pool):
+    kept = KeptRuns(options.kept)
+    cells = chosen_cells(options, DISK_CELLS)
+    jobs = list(itertools.product(cells, MEMORIES, range(1, options.seeds + 1)))
+
+    def play(job):
+        (title, name, utilisation, total_tokens), memory, seed = job
+        pools, flags = MEMORIES[memory]
+        cell = (f"{title}, {memory}", name, utilisation, pools * total_tokens)
+        return play_cell(kept, cell, options, seed, OWN_POLICY, **flags)[OWN_POLICY]
+
+    lines_of = {(cell[0], memory): [] for cell in cells for memory in MEMORIES}
+    for (cell, memory, _), line in zip(jobs, pool.map(play, jobs)):
+        lines_of[cell[0], memory].append(line)
+    return finish(options, "disks", ("load", "memory"), lines_of, f"Seeds 1 to {options.seeds}", DISK_FIGURES)
+
+
 def run_tables(options, pool):
     refused = 0
     for name in options.traces.split(","):
@@ -290,6 +316,7 @@ def main():
     parser.add_argument("--capacities", action="store_true")
     parser.add_argument("--several-routers", action="store_true")
     parser.add_argument("--links", action="store_true")
+    parser.add_argument("--disks", action="store_true")
     parser.add_argument("--cells")
     parser.add_argument("--costs", help="of roostctl simulate; by default its default")
     parser.add_argument("--seeds", type=int, choices=sorted(page_tables.T_95), default=8)
@@ -307,6 +334,8 @@ def main():
             run = run_routers
         elif options.links:
             run = run_links
+        elif options.disks:
+            run = run_disks
         refused = run(options, pool)
     if refused:
         print(f"{refused} requests were refused", file=sys.stderr)

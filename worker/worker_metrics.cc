@@ -97,6 +97,7 @@ constexpr StepCounter kStepCounters[] = {
     {metrics::kWorkerTailCachedTokens, &CountOf<&StepCounts::tail_cached_tokens>},
     {metrics::kWorkerTierCachedTokens, &CountOf<&StepCounts::tier_cached_tokens>},
     {metrics::kWorkerSavedPrefillSeconds, &CountOf<&StepCounts::saved_prefill_seconds>},
+    {metrics::kWorkerComputedPrefillSeconds, &CountOf<&StepCounts::computed_prefill_seconds>},
     {metrics::kWorkerUncachedRequests, &CountOf<&StepCounts::uncached_requests>},
     {metrics::kWorkerOutputTokens, &CountOf<&StepCounts::output_tokens>},
     {metrics::kWorkerRefusedPins, &CountOf<&StepCounts::refused_pins>},

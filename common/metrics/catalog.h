@@ -261,8 +261,10 @@ inline constexpr Metric kWorkerComputedPromptTokens{Kind::kCounter, "roost_worke
     "Prompt tokens computed, by why they were not cached: cold, evicted, tail, in_flight, other_salt, "
     "disabled or not_arrived."};
 inline constexpr Metric kWorkerSavedPrefillSeconds{Kind::kCounter, "roost_worker_saved_prefill_seconds_total", "",
-    "Estimated time that computing the cached tokens would have taken, by the worker's measured speed of prefill; nothing "
-    "until that is known."};
+    "Estimated time that computing the cached tokens would have taken, by the worker's measured speed of prefill at their "
+    "depth, less what prompts waited for blocks from elsewhere; nothing until that is known."};
+inline constexpr Metric kWorkerComputedPrefillSeconds{Kind::kCounter, "roost_worker_computed_prefill_seconds_total", "",
+    "The same estimate for the prompt tokens that were computed. saved / (saved + computed) is the hit rate in time."};
 inline constexpr Metric kWorkerUncachedRequests{Kind::kCounter, "roost_worker_uncached_requests_total", "",
     "Requests that switched the cache off."};
 inline constexpr Metric kWorkerOutputTokens{Kind::kCounter, "roost_worker_output_tokens_total", "",

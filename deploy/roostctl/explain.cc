@@ -136,8 +136,8 @@ std::string HitText(Element decision) {
     const std::uint64_t blocks = (matched - std::min(matched, CountAt(candidate, "/pulled_tokens"))) / block_tokens;
     const std::uint64_t pending = std::min(blocks, CountAt(candidate, "/pending_tokens") / block_tokens);
     const std::uint64_t on_disk = CountAt(candidate, "/disk_tokens") / block_tokens;
-    holders.push_back({std::string(TextAt(candidate, "/worker")), blocks - pending, pending,
-                       on_disk > 0 ? pending + on_disk : 0});
+    holders.push_back(
+        {std::string(TextAt(candidate, "/worker")), blocks - pending, pending, on_disk > 0 ? pending + on_disk : 0});
   }
   const PromptShape shape{.token_count = CountAt(decision, "/prompt_tokens"), .block_tokens = block_tokens};
   constexpr std::string_view kIndent = "               ";

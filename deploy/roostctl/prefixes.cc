@@ -209,15 +209,15 @@ Result<std::string> FormatMatch(std::string_view answer_json) {
   const json::Document document(answer_json);
   ROOST_ASSIGN_OR_RETURN(const Element answer, RootOf(document, "workers"));
   std::vector<BlockHolder> holders;
-  std::string table =
-      fmt::format("{:<24} {:>8} {:>8} {:>8} {:>14}  {}\n", "worker", "held", "pending", "on disk", "cached tokens", "index");
+  std::string table = fmt::format("{:<24} {:>8} {:>8} {:>8} {:>14}  {}\n", "worker", "held", "pending", "on disk",
+                                  "cached tokens", "index");
   for (const Element worker : json::ElementsAt(answer, "/workers")) {
-    const BlockHolder& holder = holders.emplace_back(BlockHolder{
-        std::string(TextAt(worker, "/worker")), CountAt(worker, "/held_blocks"), CountAt(worker, "/pending_blocks"),
-        CountAt(worker, "/disk_blocks")});
+    const BlockHolder& holder =
+        holders.emplace_back(BlockHolder{std::string(TextAt(worker, "/worker")), CountAt(worker, "/held_blocks"),
+                                         CountAt(worker, "/pending_blocks"), CountAt(worker, "/disk_blocks")});
     table += fmt::format("{:<24} {:>8} {:>8} {:>8} {:>14}  {}{}\n", holder.name, holder.held_blocks,
-                         holder.pending_blocks, holder.disk_blocks, CountAt(worker, "/cached_tokens"), TextAt(worker, "/mode"),
-                         ResumableText(worker, CountAt(answer, "/block_tokens")));
+                         holder.pending_blocks, holder.disk_blocks, CountAt(worker, "/cached_tokens"),
+                         TextAt(worker, "/mode"), ResumableText(worker, CountAt(answer, "/block_tokens")));
   }
   const PromptShape shape{.token_count = CountAt(answer, "/prompt_tokens"),
                           .block_tokens = std::max<std::uint64_t>(1, CountAt(answer, "/block_tokens"))};

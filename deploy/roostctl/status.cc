@@ -12,6 +12,7 @@
 #include "deploy/roostctl/remote/http_client.h"
 #include "deploy/roostctl/remote/json_members.h"
 #include "deploy/roostctl/remote/refusal.h"
+#include "deploy/roostctl/transfers.h"
 
 namespace roost::roostctl {
 namespace {
@@ -96,6 +97,35 @@ std::string HitLines(json::Element worker) {
   return lines;
 }
 
+// The blocks on its disk, and how fast they come. Empty without one.
+std::string DiskLine(json::Element worker) {
+  const std::uint64_t blocks = CountAt(worker, "disk_blocks");
+  const double rate = json::At<double>(worker, "disk_bytes_per_second").value_or(0);
+  if (blocks == 0 && rate <= 0) return "";
+  return fmt::format("{} has {} blocks on its disk{}\n", TextAt(worker, "id"), blocks,
+                     rate > 0 ? fmt::format(", {}", RateText(rate)) : ", which is off");
+}
+
+// The hit rate of all workers in time, and in tokens of this router's requests. Empty until a worker knows its speed.
+std::string HitRateLine(json::Array workers) {
+  double saved = 0;
+  double computed = 0;
+  std::uint64_t prompt = 0;
+  std::uint64_t cached = 0;
+  for (const json::Element worker : workers) {
+    saved += json::At<double>(worker, "saved_prefill_seconds_total").value_or(0);
+    computed += json::At<double>(worker, "computed_prefill_seconds_total").value_or(0);
+    prompt += CountAt(worker, "prompt_tokens_total");
+    cached += CountAt(worker, "cached_tokens_total");
+  }
+  if (saved + computed <= 0) return "";
+  std::string line = fmt::format("hit rate: {:.0f} % of the prompts' prefill time", 100 * saved / (saved + computed));
+  if (prompt > 0) {
+    line += fmt::format(", {:.0f} % of their tokens", 100 * static_cast<double>(cached) / static_cast<double>(prompt));
+  }
+  return line + '\n';
+}
+
 // "6 s", "4 min"
 std::string Age(double seconds) {
   constexpr double kMinute = 60;
@@ -171,8 +201,10 @@ Result<std::string> FormatStatus(std::string_view workers_json) {
                     CountAt(worker, "pinned_blocks"), CountAt(worker, "requests_total"), revision);
   }
   if (workers->size() == 0) table += "(no workers)\n";
-  for (const json::Element worker : *workers) table += IdleLine(worker) + TravelLine(worker) + HitLines(worker);
-  return table + RolesLine(*workers) + AbsenceLines(*workers) + LostTable(body.root());
+  for (const json::Element worker : *workers) {
+    table += IdleLine(worker) + TravelLine(worker) + DiskLine(worker) + HitLines(worker);
+  }
+  return table + HitRateLine(*workers) + RolesLine(*workers) + AbsenceLines(*workers) + LostTable(body.root());
 }
 
 int RunStatus(const StatusOptions& options, std::ostream& out, std::ostream& err) {

@@ -12,6 +12,7 @@ const REASONS = {
   near_tie: ['near tie', 'its cost was within a tie of the cheapest; of those it holds the most, then the shortest queue'],
   only_worker: ['only worker', 'no other worker could take the request'],
   pull: ['cheapest with a pull', 'it costs least, because it fetches blocks from another worker'],
+  restore: ['cheapest with a restore', 'it costs least, because it takes blocks from its disk'],
   apart: ['the prompt alone', 'it computes the prompt and the answer goes on elsewhere, which costs less together'],
   replicate: ['cheapest, and copied', 'it was the cheapest; and another worker gets a copy of the prefix, because that saves more waiting than it costs'],
 };
@@ -27,8 +28,9 @@ const NO_ACTUAL = {
 const TERMS = [
   ['matched', 'matched_tokens', 'prompt tokens that it holds', count],
   ['pending', 'pending_tokens', 'of them, tokens that it is still computing', count],
+  ['on disk', 'disk_tokens', 'prompt tokens behind those, that its disk has', count],
   ['queue', 'queue_seconds', 'uncached tokens before it'],
-  ['transfer', 'transfer_seconds', 'until the blocks are there that it fetches from another worker'],
+  ['transfer', 'transfer_seconds', 'until the blocks are there that it fetches from another worker or takes from its disk'],
   ['prefill', 'prefill_seconds', 'its own uncached tokens'],
   ['decode', 'decode_seconds', 'running answers in the same steps'],
   ['first token', 'ttft_seconds', 'the longer of queue and transfer, + prefill + decode'],

@@ -10,10 +10,10 @@ const SMOOTHED_SECONDS = 10;  // of one point of a sparkline
 // What generations count under that ended as their client wanted, or as it no longer cares.
 const ENDED_WELL = new Set(['stop', 'length', 'tool_calls', 'client_gone']);
 
-// What the cache has saved by the workers' own count, of those that are connected.
-function savedBy(workers, model) {
+// What the cache has saved, or left to compute, by the workers' own count, of those that are connected.
+function countedBy(workers, model, member) {
   return workers.filter((worker) => model === undefined || worker.model === model)
-    .reduce((total, worker) => total + worker.saved_prefill_seconds_total, 0);
+    .reduce((total, worker) => total + worker[member], 0);
 }
 
 // What the tiles need of one reading of /metrics, for one model or, with undefined, for all.
@@ -84,6 +84,7 @@ function difference(now, before) {
     requests: of('requests'),
     // A worker that leaves takes its count along.
     saved: Math.max(0, of('saved')),
+    computed: Math.max(0, of('computed')),
     p50: quantile(0.5, now.ttft, before.ttft),
     p99: quantile(0.99, now.ttft, before.ttft),
     ended: now.ended.all - before.ended.all,
@@ -134,6 +135,9 @@ function contents({ now, recent, points, queues, model, inFlight }) {
   const span = age(recent.spent);
   const none = `no request in the last ${span}`;
   const ever = ratio(now.cached, now.prompt);
+  const timeShare = (of) => ratio(of.saved, of.saved + of.computed);
+  const tokenShare = ratio(recent.cached, recent.prompt);
+  const ofTokens = `of ${count(recent.prompt)} prompt tokens`;
   // What was routed a moment ago is not among the prompts yet.
   const share = (tokens) => (now.prompt > 0 ? Math.min(1, tokens / now.prompt) : null);
   const mean = (spent) => ratio(spent, now.predictions);
@@ -141,10 +145,11 @@ function contents({ now, recent, points, queues, model, inFlight }) {
   const line = (of) => points.map((point) => [point.place, of(point)]);
   return {
     hits: {
-      value: percent(ratio(recent.cached, recent.prompt)),
-      below: [recent.prompt > 0 ? `of ${count(recent.prompt)} prompt tokens in ${span}` : none,
-        `since the router began ${percent(ever)}`],
-      lines: [line((point) => ratio(point.cached, point.prompt))],
+      value: percent(timeShare(recent) ?? tokenShare),
+      below: [recent.prompt === 0 ? none
+        : timeShare(recent) === null ? `${ofTokens} in ${span}` : `of prefill time in ${span}; ${percent(tokenShare)} ${ofTokens}`,
+        `tokens since the router began ${percent(ever)}`],
+      lines: [line((point) => timeShare(point) ?? ratio(point.cached, point.prompt))],
       most: 1,
     },
     saved: {
@@ -223,7 +228,8 @@ export class Overview {
 
   show(history, { model, queues, inFlight }) {
     const readings = history.readings.map(({ time, families, queued, workers }) =>
-      ({ time, queued: queueOf(queued, model).waiting, saved: savedBy(workers, model), ...reading(families, model) }));
+      ({ time, queued: queueOf(queued, model).waiting, saved: countedBy(workers, model, 'saved_prefill_seconds_total'),
+        computed: countedBy(workers, model, 'computed_prefill_seconds_total'), ...reading(families, model) }));
     const now = readings.at(-1);
     const before = readings.find((each) => each.time >= now.time - WINDOW_SECONDS && each !== now) ?? readings.at(-2);
     const recent = difference(now, before ?? { ...now, time: now.time - 1 });

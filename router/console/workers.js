@@ -120,7 +120,9 @@ function update({ parts }, worker, { shares, recent, ever }) {
   setText(parts.free, `${count(worker.free_blocks)} of ${count(worker.blocks)} free`);
   setBar(parts.cached, worker.cached_blocks / worker.blocks);
   setText(parts.cachedText, percent(worker.cached_blocks / worker.blocks));
-  setText(parts.held, `${count(worker.cached_blocks * worker.block_tokens)} tokens${pinned}`);
+  const onDisk = worker.disk_blocks > 0 || worker.disk_bytes_per_second > 0
+    ? `; ${count(worker.disk_blocks * worker.block_tokens)} on disk${worker.disk_bytes_per_second > 0 ? '' : ', which is off'}` : '';
+  setText(parts.held, `${count(worker.cached_blocks * worker.block_tokens)} tokens held${pinned}${onDisk}`);
   setText(parts.mode, worker.mode === 'exact' && !worker.index_in_sync ? 'exact, awaits a snapshot' : worker.mode);
   parts.mode.title = [MODES[worker.mode] ?? '', worker.cache_absence].filter((text) => text !== '').join(': ');
   parts.mode.className = worker.mode === 'exact' && worker.index_in_sync ? '' : 'warn';

@@ -42,9 +42,9 @@ struct RouteQuery {
   std::uint32_t sample_count = 1;
   AnswerLength answer = kUsualAnswer;
   Stage stage = Stage::kWhole;
-  wire::Features needs = {};                     // that a worker must have
-  std::string_view adapter = {};                 // that it names; empty: none
-  std::span<const WorkerMatch> matches = {};     // from the index, deepest first; some are of disks, or outside the fleet
+  wire::Features needs = {};                  // that a worker must have
+  std::string_view adapter = {};              // that it names; empty: none
+  std::span<const WorkerMatch> matches = {};  // from the index, deepest first; some are of disks, or outside the fleet
   std::span<const BlockHash> block_hashes = {};  // of the prompt's full blocks, front to back
   std::uint64_t session_hash = 0;                // of the conversation; 0: none
   std::uint64_t cache_key_hash = 0;              // of requests that should meet one cache; 0: none
@@ -110,8 +110,9 @@ struct Apart {
 struct Decision {
   WorkerSlot slot;
   DecisionReason reason = DecisionReason::kOnlyWorker;
-  std::uint32_t matched_tokens = 0;   // predicted cached tokens
-  std::uint32_t arriving_tokens = 0;  // those of them that come from another worker or a disk, for this request or one before
+  std::uint32_t matched_tokens = 0;  // predicted cached tokens
+  std::uint32_t arriving_tokens =
+      0;  // those of them that come from another worker or a disk, for this request or one before
   double predicted_ttft_seconds = 0;
   double predicted_itl_seconds = 0;    // mean time between the answer's tokens
   double predicted_whole_seconds = 0;  // from the decision to the last token

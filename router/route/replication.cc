@@ -67,11 +67,9 @@ SharedPrefixes PrefixesOf(const FleetView& fleet, const std::vector<Candidate>& 
 }
 
 std::size_t HolderCount(const RouteQuery& query, std::uint32_t block_count) {
-  return static_cast<std::size_t>(
-      std::count_if(query.matches.begin(), query.matches.end(),
-                    [&](const WorkerMatch& match) {
-                      return match.block_count >= block_count && !IsDisk(match.worker);
-                    }));
+  return static_cast<std::size_t>(std::count_if(
+      query.matches.begin(), query.matches.end(),
+      [&](const WorkerMatch& match) { return match.block_count >= block_count && !IsDisk(match.worker); }));
 }
 
 // The part of the cost for the worker's computing, and for the blocks that come instead. The prompts that it overtakes

@@ -213,7 +213,7 @@ class PrefixesTest(unittest.TestCase):
         self.assertEqual({worker["worker"] for worker in told["workers"]}, {"worker-a", "worker-b"})
         self.assertGreater(max(worker["held_blocks"] for worker in told["workers"]), 0)
         for worker in told["workers"]:
-            self.assertRegex(read, "{worker} +{held_blocks} +{pending_blocks} +{cached_tokens}  {mode}\n".format(**worker))
+            self.assertRegex(read, "{worker} +{held_blocks} +{pending_blocks} +{disk_blocks} +{cached_tokens}  {mode}\n".format(**worker))
         self.assertTrue(read.startswith(told["hit"] + "\n"), read)
 
         told, read = self.both("explain", answer["id"])

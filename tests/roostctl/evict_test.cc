@@ -90,6 +90,15 @@ TEST(FormatEvictAnswerTest, TellsWhatLeftEachCache) {
   EXPECT_TRUE(report.is_complete);
 }
 
+TEST(FormatEvictAnswerTest, TellsWhatLeftTheDisks) {
+  const EvictReport report =
+      FormatEvictAnswer(R"({"hash":"00","evicted_blocks":0,"busy_blocks":0,"disk_blocks":5,"workers":[)"
+                        R"({"worker":"a","answered":true,"evicted_blocks":0,"busy_blocks":0,"disk_blocks":5}]})")
+          .value();
+  EXPECT_EQ(report.text, "evicted 0 blocks\n  a                        0 blocks; 5 on its disk\n");
+  EXPECT_EQ(report.disk_block_count, 5U);
+}
+
 TEST(FormatEvictAnswerTest, IsNotCompleteWhereAWorkerHasNotDoneIt) {
   const EvictReport report = FormatEvictAnswer(R"({"tenant":"a","evicted_blocks":0,"busy_blocks":0,"workers":[)"
                                                R"({"worker":"a","answered":false,"reason":"not supported"}]})")

@@ -106,6 +106,24 @@ TEST(FormatDecisionsTest, SaysWhoGetsACopy) {
               Not(HasSubstr("no request waits")));
 }
 
+TEST(FormatDecisionsTest, SaysWhatComesFromTheWorkersDisk) {
+  std::string decision =
+      With(std::string(kDecision), R"("predicted")",
+           R"("restore":{"blocks":80,"bytes":1000,"predicted_seconds":0.012},"pull":null,"predicted")");
+  decision = With(decision, R"("pending_tokens":0,)",
+                  R"("pending_tokens":0,"way":"restore","source":null,)"
+                  R"("pulled_tokens":1280,"disk_tokens":1280,)");
+  decision = With(decision, R"("prompt_tokens":1600,)", R"("prompt_tokens":1600,"block_tokens":16,"hit":"a hit",)");
+  decision = With(decision, "deepest_match", "restore");
+  const std::string text = Formatted(decision, ExplainColumns::kAll);
+  EXPECT_THAT(text, HasSubstr("  restore      of 80 blocks from its disk, predicted 12.0 ms\n"));
+  EXPECT_THAT(text, HasSubstr("restore (it costs least, because it takes blocks from its disk)"));
+  EXPECT_THAT(text, HasSubstr("* w2                   restore "));
+  EXPECT_THAT(text, HasSubstr("w2 on disk"));
+  EXPECT_THAT(Formatted(With(std::string(kDecision), R"("predicted")", R"("restore":null,"predicted")")),
+              Not(HasSubstr("  restore  ")));
+}
+
 TEST(FormatDecisionsTest, SaysWhatIsFetchedFromWhereAndWhatCame) {
   constexpr std::string_view kPull =
       R"("pull":{"source":"w3","blocks":80,"bytes":1000,"predicted_seconds":0.012,"actual":null},"predicted")";

@@ -73,18 +73,19 @@ constexpr std::string_view kMatch =
     R"("hit":"prompt 18 tokens: 16 cached in 4 blocks, 2 to prefill",)"
     R"("choice":{"worker":"a","policy":"cache-aware","reason":"deepest_match","cached_tokens":16,"ttft_seconds":0.0125},)"
     R"("workers":[{"worker":"a","mode":"exact","held_blocks":4,"pending_blocks":0,"cached_tokens":16},)"
-    R"({"worker":"b","mode":"blind","held_blocks":1,"pending_blocks":0,"cached_tokens":4}]})";
+    R"({"worker":"b","mode":"blind","held_blocks":1,"pending_blocks":0,"disk_blocks":2,"cached_tokens":4}]})";
 
 TEST(MatchTest, PrintsTheHitThePlaceAndThePicture) {
   EXPECT_EQ(FormatMatch(kMatch).value(),
             "prompt 18 tokens: 16 cached in 4 blocks, 2 to prefill\n"
             "would go to a now, by cache-aware: deepest_match; first token after 12.5 ms\n"
             "  block 1: a, b\n"
-            "  └─ blocks 2-4: a\n"
-            "     └─ 2 tokens: no worker\n"
-            "worker                       held  pending  cached tokens  index\n"
-            "a                               4        0             16  exact\n"
-            "b                               1        0              4  blind\n");
+            "  └─ blocks 2-3: a, b on disk\n"
+            "     └─ block 4: a\n"
+            "        └─ 2 tokens: no worker\n"
+            "worker                       held  pending  on disk  cached tokens  index\n"
+            "a                               4        0        0             16  exact\n"
+            "b                               1        0        2              4  blind\n");
   EXPECT_FALSE(FormatMatch(R"({"error":{}})").ok());
 }
 

@@ -62,6 +62,18 @@ TEST(FormatStatusTest, SaysWhichBlocksAreOnTheirWay) {
   EXPECT_THAT(table, testing::EndsWith("\nw1 exchanges blocks with other workers: 4 MiB to come, 0 bytes to send\n"));
 }
 
+TEST(FormatStatusTest, SaysWhatIsOnDisksAndWhatCachesSaveInTime) {
+  const auto table =
+      FormatStatus(
+          R"({"workers":[{"id":"w1","disk_blocks":70,"disk_bytes_per_second":2.0e9,"prompt_tokens_total":1000,)"
+          R"("cached_tokens_total":500,"saved_prefill_seconds_total":30.0,"computed_prefill_seconds_total":10.0},)"
+          R"({"id":"w2","disk_blocks":7,"disk_bytes_per_second":0},{"id":"w3","disk_blocks":0}]})")
+          .value();
+  EXPECT_THAT(table, testing::EndsWith("\nw1 has 70 blocks on its disk, 2.0 GB/s\n"
+                                       "w2 has 7 blocks on its disk, which is off\n"
+                                       "hit rate: 75 % of the prompts' prefill time, 50 % of their tokens\n"));
+}
+
 TEST(FormatStatusTest, ShowsRevisionsOnlyWhileAModelHasSeveral) {
   const std::string one = R"({"id":"w1","model":"demo","fingerprint":"0123456789abcdef"})";
   const std::string same = R"({"id":"w2","model":"demo","fingerprint":"0123456789abcdef"})";

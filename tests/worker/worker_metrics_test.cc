@@ -118,12 +118,14 @@ TEST_F(WorkerMetricsTest, TimesOfARequestAndWhatTheCacheSavedAddUp) {
   report.counts.prefill_seconds = {0.5, 1};
   report.counts.decode_seconds = {2};
   report.counts.saved_prefill_seconds = 0.25;
+  report.counts.computed_prefill_seconds = 0.5;
   metrics_.OnStep(report);
   metrics_.OnStep(report);
   const std::string text = registry_.Text();
   EXPECT_THAT(text, HasSubstr("\nroost_worker_prefill_seconds_sum 3\n"));
   EXPECT_THAT(text, HasSubstr("\nroost_worker_decode_seconds_sum 4\n"));
   EXPECT_THAT(text, HasSubstr("\nroost_worker_saved_prefill_seconds_total 0.5\n"));
+  EXPECT_THAT(text, HasSubstr("\nroost_worker_computed_prefill_seconds_total 1\n"));
 }
 
 TEST_F(WorkerMetricsTest, GpuMemoryIsThereWithoutAGpuAndForEach) {

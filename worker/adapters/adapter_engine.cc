@@ -395,6 +395,8 @@ void AdapterEngine::Drop(Requests::iterator request) {
     if (generate.part != wire::RequestPart::kAnswer) {
       counts.prompt_tokens += prompt;
       counts.cached_prompt_tokens += cached;
+      counts.saved_prefill_seconds += meter_.PromptSeconds(cached);
+      counts.computed_prefill_seconds += meter_.PromptSeconds(prompt - cached);
       counts.computed_prompt_tokens[IndexOf(disabled ? MissReason::kDisabled : MissReason::kCold)] += prompt - cached;
     }
     // A prompt that a connector brought says nothing of the engine's own cache.

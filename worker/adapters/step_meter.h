@@ -42,6 +42,10 @@ class StepMeter {
   // The steps that have ended, oldest first, each once. Steps that are not taken are forgotten, the oldest first.
   [[nodiscard]] std::optional<StepSample> TakeStep();
   [[nodiscard]] bool has_steps() const { return !steps_.empty(); }
+  // The time that so many prompt tokens take alone; zero until the engine's speed is known.
+  [[nodiscard]] double PromptSeconds(std::uint64_t token_count) const {
+    return speed_.prefill_seconds(static_cast<std::uint32_t>(token_count));
+  }
 
  private:
   static constexpr std::size_t kMaxKeptSteps = 16;

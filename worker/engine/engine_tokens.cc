@@ -179,7 +179,9 @@ void Engine::State::TakeSample(SequenceId id, Choice& choice, const Result<Token
   if (!std::exchange(request.prompt_counted, true)) {
     report.counts.prompt_tokens += sequence.prompt_token_count;
     report.counts.cached_prompt_tokens += sequence.cached_token_count;
-    report.counts.saved_prefill_seconds += scheduler.pace().rates().prefill_seconds(sequence.cached_token_count);
+    const Scheduler::PrefillTimes times = scheduler.PrefillTimesOf(sequence);
+    report.counts.saved_prefill_seconds += times.saved_seconds;
+    report.counts.computed_prefill_seconds += times.computed_seconds;
   }
   RequestEvent& event = report.tokens.emplace_back();
   if (!sample.ok()) {

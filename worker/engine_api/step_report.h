@@ -62,7 +62,8 @@ struct StepCounts {
   double arrived_prefill_seconds = 0;  // the time that computing them would have taken
   std::vector<double> arrival_seconds;
   std::vector<double> arrival_first_frame_seconds;
-  double saved_prefill_seconds = 0;  // the time that computing the cached prompt tokens would have taken; see Scheduler
+  double saved_prefill_seconds = 0;     // of the prompt tokens above: see Scheduler::PrefillTimes
+  double computed_prefill_seconds = 0;  // the same
   std::vector<double> ttft_seconds;
   std::vector<double> prefill_seconds;  // from a request's first step to its first token
   std::vector<double> decode_seconds;   // from a choice's first token to its last, if it ended by itself

@@ -150,6 +150,7 @@ void LinkCore::Take(StepReport report) {
   Follow(report);
   if (report.made_progress) ++progress_count_;
   saved_prefill_seconds_ += report.counts.saved_prefill_seconds;
+  computed_prefill_seconds_ += report.counts.computed_prefill_seconds;
   tier_cached_tokens_ += report.counts.tier_cached_tokens;
   FillOwn(report.load);
   load_ = WithoutStep(report.load);
@@ -274,6 +275,7 @@ void LinkCore::FillOwn(wire::Load& load) const {
   load.cache_unknown = load_.cache_unknown;
   load.progress = progress_count_ + part_count_;
   load.saved_prefill_seconds = saved_prefill_seconds_;
+  load.computed_prefill_seconds = computed_prefill_seconds_;
   load.tier_cached_tokens = tier_cached_tokens_;
   load.arriving_bytes = load_.arriving_bytes;
   load.leaving_bytes = load_.leaving_bytes;

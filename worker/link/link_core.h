@@ -308,6 +308,7 @@ class LinkCore {
   std::uint64_t progress_count_ = 0;      // reports with which the engine made progress
   std::uint64_t part_count_ = 0;          // parts of steps
   double saved_prefill_seconds_ = 0;      // of all reports
+  double computed_prefill_seconds_ = 0;   // the same
   std::uint64_t tier_cached_tokens_ = 0;  // the same
   std::uint64_t submit_count_ = 0;        // requests given to the engine; the count at each one is its prompt's id
   wire::Crowding crowding_told_;          // the last that was logged

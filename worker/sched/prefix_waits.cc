@@ -64,10 +64,19 @@ void PrefixWaits::OnTurn(Sequence::AwaitedPrefix& prefix) {
   arrivals_awaited_until_ = arrivals_awaited_until_ ? std::min(*arrivals_awaited_until_, end) : end;
 }
 
-// A running sequence that computes the block after the match is awaited with all blocks that the two have in common
-// after the match.
 std::uint32_t PrefixWaits::LookFor(Sequence& sequence, std::uint32_t matched_count, std::uint32_t matchable_count) {
   const auto before = std::exchange(sequence.awaited, std::nullopt);
+  const std::uint32_t expected = LookFurther(sequence, matched_count, matchable_count, before);
+  const bool has_waited = before && before->arrival && before->arrival->since;
+  const bool goes_on = sequence.awaited && sequence.awaited->arrival && sequence.awaited->arrival->since;
+  if (has_waited && !goes_on) sequence.awaited_arrivals += now_ - *before->arrival->since;
+  return expected;
+}
+
+// A running sequence that computes the block after the match is awaited with all blocks that the two have in common
+// after the match.
+std::uint32_t PrefixWaits::LookFurther(Sequence& sequence, std::uint32_t matched_count, std::uint32_t matchable_count,
+                                       const std::optional<Sequence::AwaitedPrefix>& before) {
   if (before && !IsWorthWaiting(*before) && IsBeingComputed(*before)) {
     sequence.given_up_block_count = before->block_count;
   }

@@ -38,7 +38,7 @@ class PrefixWaits {
   [[nodiscard]] bool GoesOn(const Sequence& sequence) const;
 
   // Sets what the sequence awaits, when its match has `matched_count` blocks of at most `matchable_count`. Returns how
-  // many blocks it will match then.
+  // many blocks it will match then. Adds up the waits for arrivals that end.
   std::uint32_t LookFor(Sequence& sequence, std::uint32_t matched_count, std::uint32_t matchable_count);
   // True if the sequence awaits an arrival that is over. It has more to compute than expected, if that did not bring
   // all.
@@ -52,6 +52,8 @@ class PrefixWaits {
   void OnBusy() { arrivals_awaited_until_.reset(); }
 
  private:
+  std::uint32_t LookFurther(Sequence& sequence, std::uint32_t matched_count, std::uint32_t matchable_count,
+                            const std::optional<Sequence::AwaitedPrefix>& before);
   [[nodiscard]] bool IsWorthWaiting(const Sequence::AwaitedPrefix& prefix) const;
   [[nodiscard]] bool IsBeingComputed(const Sequence::AwaitedPrefix& prefix) const;
   [[nodiscard]] Instant PatienceWith(const Sequence::AwaitedPrefix& prefix) const;

@@ -209,6 +209,12 @@ void Scheduler::NotePace(const StepSample& step, std::uint64_t tokens_before) {
   if (growth) cache_.claims().SetRecomputeCost({.growth = static_cast<float>(*growth * block_tokens_)});
 }
 
+Scheduler::PrefillTimes Scheduler::PrefillTimesOf(const Sequence& sequence) const {
+  const std::uint32_t cached = sequence.cached_token_count;
+  return {.saved_seconds = std::max(0.0, pace_.PromptSeconds(0, cached) - ToSeconds(sequence.awaited_arrivals)),
+          .computed_seconds = pace_.PromptSeconds(cached, sequence.prompt_token_count - cached)};
+}
+
 // ---- tokens ----
 
 void Scheduler::Append(SequenceId id, std::span<const TokenId> tokens) { Append(sequences_.all.At(id), tokens); }

@@ -132,6 +132,13 @@ class Scheduler {
   // before it, and the cache evicts by that.
   void NotePace(const StepSample& step, std::uint64_t tokens_before = 0);
 
+  // A prompt's time alone: what the cache saved of it, and what was computed, by the fit of NotePace. Blocks that came
+  // from elsewhere are saved, less the time for which the sequence waited for them.
+  struct PrefillTimes {
+    double saved_seconds = 0;
+    double computed_seconds = 0;
+  };
+  [[nodiscard]] PrefillTimes PrefillTimesOf(const Sequence& sequence) const;
   // The time that steps take, as told by NotePace.
   [[nodiscard]] const StepPace& pace() const { return pace_; }
 

@@ -158,6 +158,7 @@ struct Sequence {
   WaitingRank rank;
   std::uint32_t expected_uncached_count = 0;
   std::optional<AwaitedPrefix> awaited;
+  Duration awaited_arrivals{};               // so long its turn had come, and it waited for blocks from elsewhere
   std::vector<BlockRef> wanted;              // blocks of its match that the cache was asked to keep
   std::optional<Instant> hold_patience_end;  // set when held blocks leave no space; then it may take them
 

@@ -35,7 +35,14 @@ std::optional<double> StepPace::NoteDepth(const StepSample& step, std::uint64_t 
   const double deep = (depth_rates_.seconds_beside_prefill(0, kFar) - depth_rates_.seconds_beside_prefill(0)) / kFar;
   const double first =
       std::max(1 / depth_rates_.prefill_tokens_per_second(), kLeastShare * depth_seconds_ / depth_tokens_);
+  depth_ = Depth{.first_seconds = first, .seconds_per_token_before = deep};
   return deep / first;
+}
+
+double StepPace::PromptSeconds(std::uint32_t first_position, std::uint32_t token_count) const {
+  if (!depth_) return rates_.prefill_seconds(token_count);
+  return depth_->first_seconds * token_count +
+         depth_->seconds_per_token_before * static_cast<double>(TokensBefore(first_position, token_count));
 }
 
 double StepPace::PromptTokenSeconds(std::uint32_t prompt_tokens) const {

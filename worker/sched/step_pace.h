@@ -33,6 +33,9 @@ class StepPace {
   [[nodiscard]] double MeanSeconds(std::uint64_t tokens) const {
     return tokens_ > 0 ? static_cast<double>(tokens) * seconds_ / tokens_ : 0;
   }
+  // The time that these prompt tokens take alone, behind those before them; without that growth until it is known. Zero
+  // until there is a fit.
+  [[nodiscard]] double PromptSeconds(std::uint32_t first_position, std::uint32_t token_count) const;
   // The time of a prompt token in full steps with so many, beside those that decode. Not the mean of recent steps:
   // those that compute the last token of a hit take long for a token. Zero until it is known.
   [[nodiscard]] double PromptTokenSeconds(std::uint32_t prompt_tokens) const;
@@ -48,6 +51,12 @@ class StepPace {
   double depth_seconds_ = 0;   // time of these steps; older ones weigh less
   double depth_tokens_ = 0;    // prompt tokens of these steps
   std::uint64_t prefill_steps_ = 0;
+  // The time of a token that none comes before, and how much more it takes for each that does.
+  struct Depth {
+    double first_seconds = 0;
+    double seconds_per_token_before = 0;
+  };
+  std::optional<Depth> depth_;
 };
 
 }  // namespace roost::worker

@@ -72,8 +72,7 @@ Result<EvictReport> AskToEvict(const EvictOptions& options) {
   if (response.status != 200) return RefusalOf(response);
   ROOST_ASSIGN_OR_RETURN(EvictReport report, FormatEvictAnswer(response.body));
   const bool had_none = report.block_count + report.disk_block_count == 0;
-  if (report.is_complete && had_none && !options.tenant.empty() &&
-      IsUnknownTenant(client, options.tenant)) {
+  if (report.is_complete && had_none && !options.tenant.empty() && IsUnknownTenant(client, options.tenant)) {
     return InvalidArgument("tenant", "'{}' is unknown: no worker held blocks of it, and no API key has it",
                            options.tenant);
   }

@@ -27,11 +27,14 @@ class EmptyBlockReader final : public worker::BlockReader {
 
 std::unique_ptr<worker::BlockReader> MakeEmptyBlockReader() { return std::make_unique<EmptyBlockReader>(); }
 
+std::uint64_t LinkOptions::FrameBytes(std::uint32_t block_tokens) const {
+  return FrameSizes{.block_tokens = block_tokens, .data_bytes = block_tokens * kv_bytes_per_token}.frame_bytes();
+}
+
 BlockLinks::BlockLinks(const LinkOptions& options, std::uint32_t block_tokens, std::vector<LinkSpec> workers,
                        Duration delay, Timeline& timeline)
     : bytes_per_second_(options.gigabits_per_second * 1e9 / 8),
-      frame_bytes_(FrameSizes{.block_tokens = block_tokens, .data_bytes = block_tokens * options.kv_bytes_per_token}
-                       .frame_bytes()),
+      frame_bytes_(options.FrameBytes(block_tokens)),
       delay_(delay),
       timeline_(timeline),
       workers_(workers.size()) {

@@ -43,6 +43,8 @@ struct LinkOptions {
   std::uint64_t kv_bytes_per_token = 131'072;
 
   [[nodiscard]] bool is_on() const { return gigabits_per_second > 0; }
+  // The size of a block of so many tokens, on its way and on a disk.
+  [[nodiscard]] std::uint64_t FrameBytes(std::uint32_t block_tokens) const;
 };
 
 // The differences between workers' links.

@@ -58,6 +58,8 @@ void Outcome::Fill(std::vector<RequestRecord> records, std::vector<std::uint64_t
   std::vector<double> itl_seconds;
   std::vector<double> whole_seconds;
   std::uint64_t good_count = 0;
+  double saved_seconds = 0;
+  double prefill_seconds = 0;
   Instant first_arrival = Instant::max();
   Instant last_arrival{};
   Instant last_end{};
@@ -70,6 +72,8 @@ void Outcome::Fill(std::vector<RequestRecord> records, std::vector<std::uint64_t
     prompt_token_count += record.prompt_token_count;
     cached_token_count += record.cached_token_count;
     savings += router::SavingsOf(record.worth, record.cached_token_count);
+    saved_seconds += record.saved_seconds;
+    prefill_seconds += record.saved_seconds + record.computed_seconds;
     ttft_seconds.push_back(TtftOf(record));
     whole_seconds.push_back(ToSeconds(*record.end - record.arrival));
     last_end = std::max(last_end, *record.end);
@@ -80,6 +84,7 @@ void Outcome::Fill(std::vector<RequestRecord> records, std::vector<std::uint64_t
   imbalance = Imbalance(computed, computed_token_count);
   if (ttft_seconds.empty()) return;
   hit_ratio = static_cast<double>(cached_token_count) / static_cast<double>(prompt_token_count);
+  if (prefill_seconds > 0) time_hit_ratio = saved_seconds / prefill_seconds;
   ttft = FiguresOf(ttft_seconds);
   itl = FiguresOf(itl_seconds);
   whole = FiguresOf(whole_seconds);
@@ -121,6 +126,11 @@ double Outcome::round_robin_hit_ratio() const {
   return static_cast<double>(savings.rotation_tokens) / static_cast<double>(prompt_token_count);
 }
 
+double Outcome::restored_share() const {
+  if (!restores || prompt_token_count == 0) return 0;
+  return static_cast<double>(restores->token_count) / static_cast<double>(prompt_token_count);
+}
+
 std::string ToJson(const Outcome& outcome) {
   JsonWriter json;
   const auto optional = [&json](std::string_view key, bool is_there, auto value) {
@@ -133,7 +143,7 @@ std::string ToJson(const Outcome& outcome) {
   };
   json.BeginObject().Key("policy").String(outcome.policy).Key("workers").Number(outcome.worker_count);
   optional("cache_tokens", outcome.cache_tokens > 0, outcome.cache_tokens);
-  json.Key("hit_ratio").Number(outcome.hit_ratio);
+  json.Key("hit_ratio").Number(outcome.hit_ratio).Key("time_hit_ratio").Number(outcome.time_hit_ratio);
   json.Key("ttft_mean_s").Number(outcome.ttft.mean);
   json.Key("ttft_p50_s").Number(outcome.ttft.p50);
   json.Key("ttft_p99_s").Number(outcome.ttft.p99);
@@ -156,15 +166,21 @@ std::string ToJson(const Outcome& outcome) {
     json.Key("pulls").Number(outcome.pulls->pull_count).Key("pulled_tokens").Number(outcome.pulls->token_count);
     json.Key("pulled_share").Number(outcome.pulled_share());
   }
+  if (outcome.restores) {
+    json.Key("restores").Number(outcome.restores->restore_count);
+    json.Key("restored_tokens").Number(outcome.restores->token_count);
+    json.Key("restored_share").Number(outcome.restored_share());
+    json.Key("written_tokens").Number(outcome.restores->written_token_count);
+  }
   json.EndObject();
   return json.Take();
 }
 
 std::string TableHead() {
   return fmt::format(
-      "{:<16}{:>8}{:>13}{:>8}{:>13}{:>9}{:>9}{:>9}{:>9}{:>9}{:>11}{:>9}{:>10}{:>8}{:>10}{:>9}{:>11}{:>13}\n", "policy",
-      "workers", "cache tokens", "hits %", "TTFT mean s", "p50 s", "p99 s", "max s", "ITL ms", "p99 ms", "answer s",
-      "p99 s", "good /s", "good %", "imbalance", "refused", "saved s", "beyond RR s");
+      "{:<16}{:>8}{:>13}{:>8}{:>10}{:>13}{:>9}{:>9}{:>9}{:>9}{:>9}{:>11}{:>9}{:>10}{:>8}{:>10}{:>9}{:>11}{:>13}\n",
+      "policy", "workers", "cache tokens", "hits %", "in time %", "TTFT mean s", "p50 s", "p99 s", "max s", "ITL ms",
+      "p99 ms", "answer s", "p99 s", "good /s", "good %", "imbalance", "refused", "saved s", "beyond RR s");
 }
 
 std::string TableRow(const Outcome& outcome) {
@@ -179,13 +195,20 @@ std::string TableRow(const Outcome& outcome) {
       outcome.pulls ? fmt::format("  {} pulls of {} tokens, {:.1f} % of the prompts'", outcome.pulls->pull_count,
                                   outcome.pulls->token_count, 100 * outcome.pulled_share())
                     : std::string();
+  const std::string restores =
+      outcome.restores ? fmt::format("  {} restores of {} tokens, {:.1f} % of the prompts'; {} tokens written",
+                                     outcome.restores->restore_count, outcome.restores->token_count,
+                                     100 * outcome.restored_share(), outcome.restores->written_token_count)
+                       : std::string();
   return fmt::format(
-      "{:<16}{:>8}{:>13}{:>8.1f}{:>13.3f}{:>9.3f}{:>9.3f}{:>9.3f}{:>9.2f}{:>9.2f}{:>11.2f}{:>9.2f}{:>10.2f}{:>8.1f}"
-      "{:>10.3f}{:>9}{:>11.1f}{:>13.1f}{}{}{}\n",
-      outcome.policy, outcome.worker_count, cache, outcome.hit_ratio * 100, outcome.ttft.mean, outcome.ttft.p50,
-      outcome.ttft.p99, outcome.ttft.max, 1e3 * outcome.itl.mean, 1e3 * outcome.itl.p99, outcome.whole.mean,
-      outcome.whole.p99, outcome.good_per_second, 100 * outcome.good_share, outcome.imbalance, outcome.refused_count,
-      outcome.savings.seconds, outcome.savings.seconds - outcome.savings.rotation_seconds, capacity, restart, pulls);
+      "{:<16}{:>8}{:>13}{:>8.1f}{:>10.1f}{:>13.3f}{:>9.3f}{:>9.3f}{:>9.3f}{:>9.2f}{:>9.2f}{:>11.2f}{:>9.2f}{:>10.2f}{:>"
+      "8.1f}"
+      "{:>10.3f}{:>9}{:>11.1f}{:>13.1f}{}{}{}{}\n",
+      outcome.policy, outcome.worker_count, cache, outcome.hit_ratio * 100, outcome.time_hit_ratio * 100,
+      outcome.ttft.mean, outcome.ttft.p50, outcome.ttft.p99, outcome.ttft.max, 1e3 * outcome.itl.mean,
+      1e3 * outcome.itl.p99, outcome.whole.mean, outcome.whole.p99, outcome.good_per_second, 100 * outcome.good_share,
+      outcome.imbalance, outcome.refused_count, outcome.savings.seconds,
+      outcome.savings.seconds - outcome.savings.rotation_seconds, capacity, restart, pulls, restores);
 }
 
 }  // namespace roost::simulate

@@ -50,6 +50,7 @@ struct Outcome {
   std::uint32_t worker_count = 0;
   std::uint64_t cache_tokens = 0;  // per worker; 0: unlimited
   double hit_ratio = 0;            // cached prompt tokens / prompt tokens, of requests that were not refused
+  double time_hit_ratio = 0;       // the same of the prompts' prefill time
   Figures ttft;                    // time to the first token, from arrival at the router
   Figures itl;                     // mean time between the tokens of each answer, where it has two or more
   Figures whole;                   // time until the answer's end
@@ -60,7 +61,8 @@ struct Outcome {
   double imbalance = 0;                           // most prompt tokens computed by one worker / mean over the workers
   std::uint64_t refused_count = 0;
   std::optional<RestartFigures> restart = std::nullopt;
-  std::optional<PullCounts> pulls = std::nullopt;  // with links
+  std::optional<PullCounts> pulls = std::nullopt;        // with links
+  std::optional<RestoreCounts> restores = std::nullopt;  // with disks
 
   std::uint64_t prompt_token_count = 0;    // of requests that were not refused
   std::uint64_t cached_token_count = 0;    // part of prompt_token_count
@@ -78,8 +80,10 @@ struct Outcome {
   [[nodiscard]] double pulled_share() const;
   // A share of all prompt tokens, that a round robin over the same caches would have found.
   [[nodiscard]] double round_robin_hit_ratio() const;
+  // The same without disks.
+  [[nodiscard]] double restored_share() const;
 
-  // Fills all fields but the first three, the capacity, the pulls and the decisions.
+  // Fills all fields but the first three, the capacity, the pulls, the restores and the decisions.
   void Fill(std::vector<RequestRecord> records, std::vector<std::uint64_t> computed_tokens,
             const ServiceLimits& limits);
   void FillRestart(const RestartTimes& times, std::size_t workers);
@@ -87,16 +91,17 @@ struct Outcome {
 
 [[nodiscard]] bool IsGood(const RequestRecord& record, const ServiceLimits& limits);
 
-// {"policy": …, "workers": …, "cache_tokens": …, "hit_ratio": …, "ttft_mean_s": …, "ttft_p50_s": …, "ttft_p99_s": …,
-// "ttft_max_s": …, "itl_mean_s": …, "itl_p99_s": …, "whole_mean_s": …, "whole_p99_s": …, "goodput_rps": …,
-// "good_share": …, "requests_per_s": …, "capacity_rps": …, "imbalance": …, "refused": …, "saved_prefill_s": …,
-// "round_robin_saved_s": …, "round_robin_hit_ratio": …}; the last two are of a round robin over the same caches.
-// cache_tokens is null when unlimited, capacity_rps when it was not searched. After a restart also "restarted_share":
-// …, "restart_hit_ratio": …; with links "pulls": …, "pulled_tokens": …, "pulled_share": ….
+// {"policy": …, "workers": …, "cache_tokens": …, "hit_ratio": …, "time_hit_ratio": …, "ttft_mean_s": …, "ttft_p50_s":
+// …, "ttft_p99_s": …, "ttft_max_s": …, "itl_mean_s": …, "itl_p99_s": …, "whole_mean_s": …, "whole_p99_s": …,
+// "goodput_rps": …, "good_share": …, "requests_per_s": …, "capacity_rps": …, "imbalance": …, "refused": …,
+// "saved_prefill_s": …, "round_robin_saved_s": …, "round_robin_hit_ratio": …}; the last two are of a round robin over
+// the same caches. cache_tokens is null when unlimited, capacity_rps when it was not searched. After a restart also
+// "restarted_share": …, "restart_hit_ratio": …; with links "pulls": …, "pulled_tokens": …, "pulled_share": …; with
+// disks "restores": …, "restored_tokens": …, "restored_share": …, "written_tokens": ….
 [[nodiscard]] std::string ToJson(const Outcome& outcome);
 
-// A table's header, and its row for an outcome; both end with a line feed. A capacity, a restart and links make the
-// row longer.
+// A table's header, and its row for an outcome; both end with a line feed. A capacity, a restart, links and disks make
+// the row longer.
 [[nodiscard]] std::string TableHead();
 [[nodiscard]] std::string TableRow(const Outcome& outcome);
 

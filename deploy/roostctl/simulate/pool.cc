@@ -206,7 +206,14 @@ class Pool {
   void EndPrefill(std::uint32_t number, const Prefill& prefill) {
     Guest& guest = running_.at(number);
     Commit(guest, static_cast<std::uint32_t>(guest.matched.size()));
-    log_.OnFirstToken(number, {.cached_token_count = guest.cached_token_count}, timeline_.Now());
+    const std::uint32_t cached = guest.cached_token_count;
+    const ServiceModel& service = options_.worker.service;
+    log_.OnFirstToken(
+        number,
+        {.cached_token_count = cached,
+         .saved_seconds = service.ChunkSeconds(0, cached) / prefill.server_speed,
+         .computed_seconds = service.ChunkSeconds(cached, guest.prompt_token_count - cached) / prefill.server_speed},
+        timeline_.Now());
     decode_.Start({.id = number,
                    .token_count = text_.DecodedTokenCount(number),
                    .context_token_count = static_cast<double>(guest.prompt_token_count)},

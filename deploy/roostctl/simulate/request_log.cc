@@ -20,6 +20,8 @@ void RequestLog::OnFirstToken(std::uint32_t number, const FirstToken& first, Ins
   ROOST_CHECK(first.cached_token_count < record.prompt_token_count, "request {} computed nothing", number);
   record.first_token = now;
   record.cached_token_count = first.cached_token_count;
+  record.saved_seconds = first.saved_seconds;
+  record.computed_seconds = first.computed_seconds;
   record.worker = first.worker;
 }
 

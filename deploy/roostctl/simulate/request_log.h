@@ -18,6 +18,8 @@ struct RequestRecord {
   std::optional<Instant> end = std::nullopt;  // of its answer, or the time of its refusal
   std::uint32_t prompt_token_count = 0;
   std::uint32_t cached_token_count = 0;
+  double saved_seconds = 0;     // of its prefill, by what was cached, less the wait for blocks from elsewhere
+  double computed_seconds = 0;  // the rest of its prefill, alone
   std::uint32_t output_token_count = 0;
   std::uint32_t worker = 0;  // that computed its first token; a pool counts as one
   std::uint32_t dispatch_count = 0;
@@ -29,6 +31,13 @@ struct RequestRecord {
 struct PullCounts {
   std::uint64_t pull_count = 0;  // Holds that brought any
   std::uint64_t token_count = 0;
+};
+
+// The blocks that came from workers' own disks in a run.
+struct RestoreCounts {
+  std::uint64_t restore_count = 0;  // that brought any
+  std::uint64_t token_count = 0;
+  std::uint64_t written_token_count = 0;
 };
 
 // Checks that every request arrives once, has at most one first token after that, and ends or is refused once. A worker
@@ -48,6 +57,8 @@ class RequestLog {
   struct FirstToken {
     std::uint32_t worker = 0;
     std::uint32_t cached_token_count = 0;
+    double saved_seconds = 0;  // see RequestRecord
+    double computed_seconds = 0;
   };
   void OnFirstToken(std::uint32_t number, const FirstToken& first, Instant now);
   void OnEnd(std::uint32_t number, std::uint32_t output_token_count, Instant now);

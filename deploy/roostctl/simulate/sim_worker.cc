@@ -68,6 +68,18 @@ wire::Transfer TransferOf(std::uint32_t index) {
   return {.address = fmt::format("10.0.{}.{}:7100", index / 256, index % 256), .layout = 1, .numerics = 1};
 }
 
+// The prompt's time alone: what was cached of it, less the wait for blocks from elsewhere, and what was not.
+struct PrefillTimes {
+  double saved_seconds = 0;
+  double computed_seconds = 0;
+};
+PrefillTimes PrefillTimesOf(const ServiceModel& service, double speed, const Sequence& sequence) {
+  const std::uint32_t cached = sequence.cached_token_count;
+  const double saved = service.ChunkSeconds(0, cached) / speed - ToSeconds(sequence.awaited_arrivals);
+  return {.saved_seconds = std::max(0.0, saved),
+          .computed_seconds = service.ChunkSeconds(cached, sequence.prompt_token_count - cached) / speed};
+}
+
 // Beside prompts whose answers go on elsewhere, only a router's copies ask for one token; see SimRouter::SpecOf.
 bool IsCopy(const wire::Generate& generate) {
   return generate.max_output_tokens == 1 && generate.part == wire::RequestPart::kWhole;
@@ -89,6 +101,7 @@ SimWorker::SimWorker(const Identity& identity, std::uint32_t router_count, const
       timeline_(surroundings.timeline),
       log_(surroundings.log),
       block_links_(surroundings.links),
+      disk_(surroundings.disk),
       send_(std::move(send)),
       kept_(CacheOptionsOf(text_, options)),
       scheduler_(kept_.cache(), SchedulerOptionsOf(options, kept_.pool().block_count() * kept_.cache().block_tokens())),
@@ -109,6 +122,12 @@ SimWorker::SimWorker(const Identity& identity, std::uint32_t router_count, const
 // ---- the link ----
 
 void SimWorker::Join() {
+  if (disk_ != nullptr) {
+    disk_->Attach(kept_.cache(), [this](worker::FrameNews news) {
+      news_.push_back(std::move(news));
+      StartStep();
+    });
+  }
   if (block_links_ != nullptr) {
     block_links_->Attach({.worker_id = hello_.worker_id,
                           .index = index_,
@@ -136,6 +155,7 @@ void SimWorker::LeaveWhenIdle() {
   }
   is_gone_ = true;
   if (block_links_ != nullptr) block_links_->Detach(index_);
+  if (disk_ != nullptr) disk_->Detach();
   for (std::uint32_t router = 0; router < links_.size(); ++router) send_(router, wire::Bye{.epoch = hello_.epoch});
   std::exchange(on_gone_, nullptr)();
 }
@@ -238,6 +258,7 @@ void SimWorker::Submit(std::uint32_t router, wire::Generate generate, worker::Ow
                                                    .priority = generate.priority});
   if (id.ok()) {
     requests_.emplace(*id, std::move(request));
+    BeginRestore(*id);
     return;
   }
   wire::TokenEvent& event = EventFor(request);
@@ -352,7 +373,12 @@ void SimWorker::OnComputed(SequenceId id) {
   }
   if (!request.has_first_token) {
     request.has_first_token = true;
-    log_.OnFirstToken(request.number, {.worker = index_, .cached_token_count = sequence.cached_token_count},
+    const PrefillTimes times = PrefillTimesOf(options_.service, spec_.speed, sequence);
+    log_.OnFirstToken(request.number,
+                      {.worker = index_,
+                       .cached_token_count = sequence.cached_token_count,
+                       .saved_seconds = times.saved_seconds,
+                       .computed_seconds = times.computed_seconds},
                       timeline_.Now());
     wire::TokenEvent& event = EventFor(request);
     event.tokens = {0};
@@ -400,6 +426,7 @@ void SimWorker::TellTokens(Request& request, std::uint32_t count) {
 
 void SimWorker::Forget(SequenceId id, wire::FinishReason reason) {
   EventFor(requests_.at(id)).finish = reason;
+  WriteToDisk(id);
   scheduler_.Remove(id);
   requests_.erase(id);
 }
@@ -456,21 +483,31 @@ void SimWorker::Report(const wire::Load& load) {
   last_report_ = timeline_.Now();
   load_ = load;
   // Blocks that arrive change the cache in the middle of a step.
-  if (block_links_ != nullptr) load_.digest = kept_.cache().digest();
+  if (has_arrivals()) {
+    load_.digest = kept_.cache().digest();
+    load_.cached_block_count = kept_.cache().ready_count();
+  }
+  std::vector<wire::CacheEvent> disk_events;
+  if (disk_ != nullptr) {
+    disk_events = disk_->TakeEvents();
+    disk_->Tell(load_);
+  }
   load_.progress = ++report_count_;
   load_.step_prefill_tokens = 0;
   load_.step_decode_tokens = 0;
   load_.step_seconds = 0;
   TellDrawnTokens();
   peer_prompt_board_.Assign(Queue(), last_taken_prompt_id_);
-  const std::vector<wire::CacheEvent> events = kept_.cache().TakeEvents();
+  std::vector<wire::CacheEvent> events = kept_.cache().TakeEvents();
+  events.insert(events.end(), disk_events.begin(), disk_events.end());
   for (std::uint32_t router = 0; router < links_.size(); ++router) {
     Link& link = links_[router];
     if (!link.up) continue;
     wire::Step step;
-    step.load = load;
-    step.load.progress = load_.progress;
-    step.load.digest = load_.digest;
+    step.load = load_;
+    step.load.step_prefill_tokens = load.step_prefill_tokens;
+    step.load.step_decode_tokens = load.step_decode_tokens;
+    step.load.step_seconds = load.step_seconds;
     step.tokens = std::exchange(link.tokens, {});
     if (!link.snapshot_due) step.events = events;
     SendTo(router, std::move(step));
@@ -515,6 +552,7 @@ void SimWorker::SendTo(std::uint32_t router, wire::Step step) {
     snapshot.sequence = ++link.sequence;
     snapshot.last = true;
     snapshot.runs = worker::Snapshot(kept_.cache().tree());
+    if (disk_ != nullptr) snapshot.disk_runs = disk_->Runs();
     send_(router, std::move(snapshot));
   }
   step.epoch = hello_.epoch;

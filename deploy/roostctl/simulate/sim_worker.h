@@ -18,6 +18,9 @@
 // With links (block_links.h) it carries out Holds as the daemon does: what has come is committed when a step begins,
 // and can be read by other workers when the step has ended. Writing it takes no time.
 //
+// With a disk (block_disk.h) blocks of requests that end go there, and a request whose match goes on there gets an
+// arrival from it, as from another worker.
+//
 // Runs on one Timeline. The constructor's arguments outlive it.
 #pragma once
 
@@ -31,6 +34,7 @@
 #include <vector>
 
 #include "common/wire/messages.h"
+#include "deploy/roostctl/simulate/block_disk.h"
 #include "deploy/roostctl/simulate/block_links.h"
 #include "deploy/roostctl/simulate/fluid_decode.h"
 #include "deploy/roostctl/simulate/kept_cache.h"
@@ -60,6 +64,7 @@ struct WorkerOptions {
   Duration load_interval = std::chrono::milliseconds(250);
   ServiceModel service;
   LinkOptions links;
+  DiskOptions disk;
 };
 
 // The differences between workers.
@@ -67,7 +72,8 @@ struct WorkerSpec {
   double speed = 1;  // of prefill and decoding
   wire::WorkerRole role = wire::WorkerRole::kBoth;
   Duration joins_after = Duration(0);  // after the start of the run
-  // After the start of the run it ends its requests, leaves, and comes back kRestartTime later with an empty cache.
+  // After the start of the run it ends its requests, leaves, and comes back kRestartTime later with an empty cache, and
+  // with what its disk has.
   std::optional<Duration> restarts_after = {};
   LinkSpec link;
 };
@@ -89,12 +95,13 @@ class SimWorker {
 
     [[nodiscard]] std::string id() const { return "worker-" + std::to_string(index); }
   };
-  // `links` is null where there are none.
+  // `links` and `disk` are null where there are none.
   struct Surroundings {
     const TraceText& text;
     Timeline& timeline;
     RequestLog& log;
     BlockLinks* links = nullptr;
+    BlockDisk* disk = nullptr;
   };
   SimWorker(const Identity& identity, std::uint32_t router_count, const Surroundings& surroundings,
             const WorkerOptions& options, const WorkerSpec& spec, Send send);
@@ -112,6 +119,7 @@ class SimWorker {
   // The number of these that were for copies of prefixes.
   [[nodiscard]] std::uint64_t copied_token_count() const { return copied_token_count_; }
   [[nodiscard]] const PullCounts& pulls() const { return pulls_; }
+  [[nodiscard]] const RestoreCounts& restores() const { return restores_; }
   [[nodiscard]] const worker::Scheduler& scheduler() const { return scheduler_; }
 
  private:
@@ -175,14 +183,23 @@ class SimWorker {
   // ---- blocks that travel (sim_worker_holds.cc) ----
   void TakeHold(std::uint32_t router, wire::Hold hold);
   void BeginHold(std::uint32_t router, const wire::Hold& hold, worker::HoldReceipt receipt);
+  // Blocks come from other workers, or from the disk.
+  [[nodiscard]] bool has_arrivals() const { return block_links_ != nullptr || disk_ != nullptr; }
   // Commits what has come.
   void TakeArrived();
   [[nodiscard]] bool HasArrivalNews() const { return !writes_.empty() || scheduler_.arrivals().has_ended(); }
   // Nothing is to be computed now: looks again when a wait for blocks ends, or with the next step that decodes.
   void AwaitArrivals();
   void AnswerHolds();
+  void AnswerHold(const worker::EndedArrival& ended);
   void Publish();
   void Retract();
+
+  // ---- the disk (sim_worker_disk.cc) ----
+  [[nodiscard]] static bool IsRestore(worker::HoldId id);
+  void BeginRestore(worker::SequenceId id);
+  void EndRestore(const worker::EndedArrival& ended);
+  void WriteToDisk(worker::SequenceId id);
 
   // ---- decoding ----
   void PlanDecodeEnd();
@@ -209,6 +226,7 @@ class SimWorker {
   Timeline& timeline_;
   RequestLog& log_;
   BlockLinks* const block_links_;
+  BlockDisk* const disk_;
   Send send_;
   wire::Hello hello_;
 
@@ -226,6 +244,9 @@ class SimWorker {
   worker::HoldId last_hold_;     // that the engine took in
   std::uint64_t wait_plan_ = 0;  // the latest plan; events of earlier ones do nothing
   PullCounts pulls_;
+  std::uint64_t last_restore_ = 0;
+  std::size_t open_restore_count_ = 0;
+  RestoreCounts restores_;
 
   std::vector<Link> links_;
   std::uint64_t copied_token_count_ = 0;

@@ -42,11 +42,11 @@ void SimWorker::BeginHold(std::uint32_t router, const wire::Hold& hold, worker::
 
 // A source may be quicker than the order: what it tells waits for it.
 void SimWorker::TakeArrived() {
-  if (block_links_ == nullptr) return;
+  if (!has_arrivals()) return;
   worker::Arrivals& arrivals = scheduler_.arrivals();
   for (worker::FrameNews& news : std::exchange(news_, {})) {
     const HoldId id = std::visit([](const auto& each) { return each.id; }, news);
-    if (id > last_hold_) {
+    if (!IsRestore(id) && id > last_hold_) {
       news_.push_back(std::move(news));
     } else {
       arrivals.Take(std::move(news));
@@ -59,7 +59,7 @@ void SimWorker::TakeArrived() {
 }
 
 void SimWorker::AwaitArrivals() {
-  if (block_links_ == nullptr) return;
+  if (!has_arrivals()) return;
   const std::uint64_t plan = ++wait_plan_;
   std::optional<Instant> end = scheduler_.arrivals().NextEnd();
   if (!end) return;
@@ -73,31 +73,35 @@ void SimWorker::AwaitArrivals() {
 }
 
 void SimWorker::AnswerHolds() {
-  if (block_links_ == nullptr) return;
+  if (!has_arrivals()) return;
   writes_.clear();
-  block_links_->OnRoom(index_);
+  if (block_links_ != nullptr) block_links_->OnRoom(index_);
+  for (const worker::EndedArrival& ended : scheduler_.arrivals().TakeEnded()) {
+    IsRestore(ended.id) ? EndRestore(ended) : AnswerHold(ended);
+  }
+}
+
+void SimWorker::AnswerHold(const worker::EndedArrival& ended) {
   const Instant now = timeline_.Now();
   const auto micros = [](Duration time) {
     return static_cast<std::uint64_t>(
         std::max<Duration::rep>(std::chrono::duration_cast<std::chrono::microseconds>(time).count(), 0));
   };
-  for (const worker::EndedArrival& ended : scheduler_.arrivals().TakeEnded()) {
-    if (!ended.source_ended) block_links_->Cancel(index_, ended.id);
-    const OpenHold hold = holds_.extract(ended.id).mapped();
-    wire::HoldAnswer answer{.answer_id = hold.answer_id,
-                            .held_block_count = ended.held_count,
-                            .arrived_block_count = ended.arrived_count,
-                            .missing_block_count = ended.missing_count,
-                            .bytes = ended.arrived_count * block_links_->frame_bytes(),
-                            .microseconds = micros(now - ended.begin),
-                            .outcome = ended.outcome};
-    if (ended.first_frame) {
-      answer.first_frame_microseconds = std::max<std::uint64_t>(1, micros(*ended.first_frame - ended.begin));
-    }
-    if (ended.arrived_count > 0) ++pulls_.pull_count;
-    pulls_.token_count += std::uint64_t{ended.arrived_count} * text_.block_tokens();
-    send_(hold.router, answer);
+  if (!ended.source_ended) block_links_->Cancel(index_, ended.id);
+  const OpenHold hold = holds_.extract(ended.id).mapped();
+  wire::HoldAnswer answer{.answer_id = hold.answer_id,
+                          .held_block_count = ended.held_count,
+                          .arrived_block_count = ended.arrived_count,
+                          .missing_block_count = ended.missing_count,
+                          .bytes = ended.arrived_count * block_links_->frame_bytes(),
+                          .microseconds = micros(now - ended.begin),
+                          .outcome = ended.outcome};
+  if (ended.first_frame) {
+    answer.first_frame_microseconds = std::max<std::uint64_t>(1, micros(*ended.first_frame - ended.begin));
   }
+  if (ended.arrived_count > 0) ++pulls_.pull_count;
+  pulls_.token_count += std::uint64_t{ended.arrived_count} * text_.block_tokens();
+  send_(hold.router, answer);
 }
 
 // ---- blocks that others may read ----

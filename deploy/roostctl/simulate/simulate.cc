@@ -96,6 +96,11 @@ Result<SimulationOptions> SimulationOf(const SimulateOptions& options) {
   if (options.kv_tokens > 0) simulation.worker.kv_tokens = options.kv_tokens;
   simulation.worker.links = {.gigabits_per_second = options.link_gbps,
                              .kv_bytes_per_token = options.kv_bytes_per_token};
+  if ((options.disk_tokens > 0) != (options.disk_gbps > 0)) {
+    return InvalidArgument(options.disk_tokens > 0 ? "disk-gbps" : "disk-tokens",
+                           "a disk has a size and a rate: give both");
+  }
+  simulation.worker.disk = {.tokens = options.disk_tokens, .gigabits_per_second = options.disk_gbps};
   simulation.router_count = options.router_count;
   simulation.event_delay = FromSeconds(options.event_delay_ms * kMillisecond);
   simulation.seed = options.seed;
@@ -224,13 +229,17 @@ std::string DescribeLoad(const SimulateOptions& options, const SimulationOptions
   const std::string links = options.link_gbps > 0 ? fmt::format("; links of {:g} Gbit/s, {} bytes per token",
                                                                 options.link_gbps, options.kv_bytes_per_token)
                                                   : std::string();
+  const std::string disks =
+      options.disk_tokens > 0 ? fmt::format("; disks of {} tokens, {:g} Gbit/s", options.disk_tokens, options.disk_gbps)
+                              : std::string();
   return fmt::format(
-      "load {}: {} requests in {:.0f} s{}; on average {:.0f} prompt tokens and {:.0f} of the answer{}\n"
+      "load {}: {} requests in {:.0f} s{}; on average {:.0f} prompt tokens and {:.0f} of the answer{}{}\n"
       "Times are in seconds (s) or milliseconds (ms). TTFT: until the first token; ITL: between tokens; answer: until "
-      "its end.\nhits: prompt tokens found in a cache; good: first token within {:g} s and at most {:g} ms between "
+      "its end.\nhits: prompt tokens found in a cache, and their share of the prefill time; good: first token within "
+      "{:g} s and at most {:g} ms between "
       "tokens.\n\n",
       name, trace.requests.size(), seconds, rate, static_cast<double>(prompt_tokens) / count,
-      static_cast<double>(answer_tokens) / count, links, simulation.limits.ttft_seconds,
+      static_cast<double>(answer_tokens) / count, links, disks, simulation.limits.ttft_seconds,
       simulation.limits.itl_seconds / kMillisecond);
 }
 

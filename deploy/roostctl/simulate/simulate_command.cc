@@ -81,13 +81,17 @@ void DeclareSimulatedFleet(SimulateOptions& options, ConfigParser& parser) {
       .Add("link-gbps", options.link_gbps,
            "Gbit/s of each worker's link, in each direction, over which workers fetch blocks from each other; 0: none",
            {.low = 0, .high = 100'000})
-      .Add("kv-bytes-per-token", options.kv_bytes_per_token, "KV of one token of the model, for --link-gbps",
-           {.low = 1, .high = 1 << 24})
+      .Add("disk-tokens", options.disk_tokens,
+           "Tokens on each worker's disk, where blocks go when their requests end; 0: no disk",
+           {.low = 0, .high = 1e10})
+      .Add("disk-gbps", options.disk_gbps, "Gbit/s of each disk, for --disk-tokens; 0: no disk",
+           {.low = 0, .high = 100'000})
+      .Add("kv-bytes-per-token", options.kv_bytes_per_token,
+           "KV of one token of the model, for --link-gbps and --disk-gbps", {.low = 1, .high = 1 << 24})
       .Add("min-copies", options.min_copies, "The option of roost-router", {.low = 1, .high = 64})
       .Add("restart-at", options.restart_at,
            "Share of the trace's time at which worker 0 ends its requests and leaves; it comes back with an empty "
-           "cache. "
-           "0: it stays",
+           "cache, and its disk. 0: it stays",
            {.low = 0, .high = 1});
 }
 

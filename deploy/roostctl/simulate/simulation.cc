@@ -9,6 +9,7 @@
 #include "common/base/check.h"
 #include "common/base/rng.h"
 #include "deploy/roostctl/simulate/arrival_times.h"
+#include "deploy/roostctl/simulate/block_disk.h"
 #include "deploy/roostctl/simulate/block_links.h"
 #include "deploy/roostctl/simulate/sim_router.h"
 #include "router/policies/policies.h"
@@ -32,6 +33,7 @@ class Cluster {
   Result<void> Build(std::string_view policy) {
     for (std::uint32_t i = 0; i < options_.router_count; ++i) ROOST_RETURN_IF_ERROR(AddRouter(policy));
     MakeLinks();
+    MakeDisks();
     for (std::uint32_t i = 0; i < options_.workers.size(); ++i) AddWorker(i);
     return {};
   }
@@ -70,11 +72,19 @@ class Cluster {
     outcome.Fill(log_.records(), std::move(computed), options_.limits);
     if (restart_) outcome.FillRestart(*restart_, options_.workers.size());
     if (links_) outcome.pulls.emplace();
+    if (!disks_.empty()) outcome.restores.emplace();
     for (const auto& worker : workers_) {
       outcome.copied_token_count += worker->copied_token_count();
-      if (!links_) continue;
-      outcome.pulls->pull_count += worker->pulls().pull_count;
-      outcome.pulls->token_count += worker->pulls().token_count;
+      if (links_) {
+        outcome.pulls->pull_count += worker->pulls().pull_count;
+        outcome.pulls->token_count += worker->pulls().token_count;
+      }
+      if (disks_.empty()) continue;
+      outcome.restores->restore_count += worker->restores().restore_count;
+      outcome.restores->token_count += worker->restores().token_count;
+    }
+    for (const auto& disk : disks_) {
+      outcome.restores->written_token_count += disk->written_block_count() * text_.block_tokens();
     }
     for (const auto& router : routers_) {
       for (const auto& [reason, count] : router->decisions()) outcome.decisions[reason] += count;
@@ -107,6 +117,14 @@ class Cluster {
     links_.emplace(options_.worker.links, text_.block_tokens(), std::move(specs), options_.event_delay, timeline_);
   }
 
+  void MakeDisks() {
+    if (!options_.worker.disk.is_on()) return;
+    const std::uint64_t frame_bytes = options_.worker.links.FrameBytes(text_.block_tokens());
+    for (std::size_t i = 0; i < options_.workers.size(); ++i) {
+      disks_.push_back(std::make_unique<BlockDisk>(options_.worker.disk, text_.block_tokens(), frame_bytes, timeline_));
+    }
+  }
+
   void AddWorker(std::uint32_t index) {
     const WorkerSpec& spec = options_.workers[index];
     StartWorker({.index = index}, spec.joins_after);
@@ -116,8 +134,11 @@ class Cluster {
   // The messages of a worker that has left may still arrive, so it stays until the end of the run.
   void StartWorker(const SimWorker::Identity& identity, Duration delay) {
     const std::string id = identity.id();
-    const SimWorker::Surroundings surroundings{
-        .text = text_, .timeline = timeline_, .log = log_, .links = links_ ? &*links_ : nullptr};
+    const SimWorker::Surroundings surroundings{.text = text_,
+                                               .timeline = timeline_,
+                                               .log = log_,
+                                               .links = links_ ? &*links_ : nullptr,
+                                               .disk = disks_.empty() ? nullptr : disks_[identity.index].get()};
     auto worker = std::make_unique<SimWorker>(
         identity, options_.router_count, surroundings, options_.worker, options_.workers[identity.index],
         [this, id](std::uint32_t router, wire::WorkerMessage message) { Send(router, id, std::move(message)); });
@@ -158,6 +179,7 @@ class Cluster {
   Arrivals arrivals_;
   std::vector<std::unique_ptr<SimRouter>> routers_;
   std::optional<BlockLinks> links_;
+  std::vector<std::unique_ptr<BlockDisk>> disks_;  // by worker; empty without disks
   std::vector<std::unique_ptr<SimWorker>> workers_;
   std::optional<RestartTimes> restart_;
   std::unordered_map<std::string, SimWorker*> workers_by_id_;

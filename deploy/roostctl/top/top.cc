@@ -56,7 +56,9 @@ WorkerTotals Since(const WorkerTotals& before, const WorkerTotals& now) {
           .cached_tokens = Since(before.cached_tokens, now.cached_tokens),
           .output_tokens = Since(before.output_tokens, now.output_tokens),
           .first_tokens = Since(before.first_tokens, now.first_tokens),
-          .ttft_seconds = std::max(0.0, now.ttft_seconds - before.ttft_seconds)};
+          .ttft_seconds = std::max(0.0, now.ttft_seconds - before.ttft_seconds),
+          .saved_prefill_seconds = std::max(0.0, now.saved_prefill_seconds - before.saved_prefill_seconds),
+          .computed_prefill_seconds = std::max(0.0, now.computed_prefill_seconds - before.computed_prefill_seconds)};
 }
 
 Change ChangeOf(const TopSample& before, const TopSample& now, const TopWorker& worker) {
@@ -74,6 +76,8 @@ void Add(const WorkerTotals& more, WorkerTotals& sum) {
   sum.output_tokens += more.output_tokens;
   sum.first_tokens += more.first_tokens;
   sum.ttft_seconds += more.ttft_seconds;
+  sum.saved_prefill_seconds += more.saved_prefill_seconds;
+  sum.computed_prefill_seconds += more.computed_prefill_seconds;
 }
 
 // At most five characters: 0.4, 12, 812, 10.2k, 3.4M.
@@ -85,10 +89,22 @@ std::string Short(double value) {
 }
 std::string Short(std::optional<double> value) { return value ? Short(*value) : "-"; }
 
-std::string Hits(const WorkerTotals& totals) {
+std::string TokenHits(const WorkerTotals& totals) {
   if (totals.prompt_tokens == 0) return "-";
   return fmt::format("{:.0f}%",
                      100 * static_cast<double>(totals.cached_tokens) / static_cast<double>(totals.prompt_tokens));
+}
+
+// In time; in tokens where workers do not tell times.
+std::string Hits(const WorkerTotals& totals) {
+  const double all = totals.saved_prefill_seconds + totals.computed_prefill_seconds;
+  return all > 0 ? fmt::format("{:.0f}%", 100 * totals.saved_prefill_seconds / all) : TokenHits(totals);
+}
+
+// "71%, 64% of tokens"
+std::string HitText(const WorkerTotals& totals) {
+  const bool has_times = totals.saved_prefill_seconds + totals.computed_prefill_seconds > 0;
+  return has_times ? fmt::format("{}, {} of tokens", Hits(totals), TokenHits(totals)) : TokenHits(totals);
 }
 
 std::string Milliseconds(std::optional<double> seconds) {
@@ -171,6 +187,13 @@ std::string WorkerLine(const TopWorker& worker, const Change& change, std::size_
                      Short(change.PerSecond(change.totals.requests)), Milliseconds(MeanTtft(change.totals)));
 }
 
+// The blocks on all disks. Empty where there are none.
+std::string OnDisk(const TopSample& now) {
+  std::uint64_t blocks = 0;
+  for (const TopWorker& worker : now.workers) blocks += worker.disk_blocks;
+  return blocks > 0 ? fmt::format("  on disk {} blocks", Short(static_cast<double>(blocks))) : "";
+}
+
 std::vector<std::string> TotalParts(const TopSample& before, const TopSample& now, const Change& all) {
   const auto quantile = [&](double share) {
     return Milliseconds(HistogramQuantile(before.ttft_buckets, now.ttft_buckets, share));
@@ -178,7 +201,8 @@ std::vector<std::string> TotalParts(const TopSample& before, const TopSample& no
   return {fmt::format("requests {}/s", Short(all.PerSecond(all.totals.requests))),
           fmt::format("output {} tok/s", Short(all.PerSecond(all.totals.output_tokens))),
           fmt::format("prompt {} tok/s", Short(all.PerSecond(all.totals.prompt_tokens))),
-          fmt::format("hit {}", Hits(all.totals)), fmt::format("TTFT p50 {} p99 {}", quantile(0.5), quantile(0.99))};
+          fmt::format("hit {}{}", HitText(all.totals), OnDisk(now)),
+          fmt::format("TTFT p50 {} p99 {}", quantile(0.5), quantile(0.99))};
 }
 
 // "lost  worker-a 6 s ago (silent): 3 requests continue elsewhere", those that are not back.

@@ -21,12 +21,15 @@ TopWorker WorkerOf(json::Element worker) {
   row.blocks = CountAt(worker, "/blocks");
   row.free_blocks = CountAt(worker, "/free_blocks");
   row.cached_blocks = CountAt(worker, "/cached_blocks");
+  row.disk_blocks = CountAt(worker, "/disk_blocks");
   row.totals = {.requests = CountAt(worker, "/requests_total"),
                 .prompt_tokens = CountAt(worker, "/prompt_tokens_total"),
                 .cached_tokens = CountAt(worker, "/cached_tokens_total"),
                 .output_tokens = CountAt(worker, "/output_tokens_total"),
                 .first_tokens = CountAt(worker, "/first_tokens_total"),
-                .ttft_seconds = SecondsAt(worker, "/ttft_seconds_total").value_or(0)};
+                .ttft_seconds = SecondsAt(worker, "/ttft_seconds_total").value_or(0),
+                .saved_prefill_seconds = SecondsAt(worker, "/saved_prefill_seconds_total").value_or(0),
+                .computed_prefill_seconds = SecondsAt(worker, "/computed_prefill_seconds_total").value_or(0)};
   return row;
 }
 

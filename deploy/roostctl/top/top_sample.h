@@ -21,6 +21,9 @@ struct WorkerTotals {
   std::uint64_t output_tokens = 0;
   std::uint64_t first_tokens = 0;
   double ttft_seconds = 0;
+  // By the worker's own count, of all routers' requests; see wire::Load.
+  double saved_prefill_seconds = 0;
+  double computed_prefill_seconds = 0;
 };
 
 struct TopWorker {
@@ -32,6 +35,7 @@ struct TopWorker {
   std::uint64_t blocks = 0;
   std::uint64_t free_blocks = 0;  // idle ones in the cache too
   std::uint64_t cached_blocks = 0;
+  std::uint64_t disk_blocks = 0;
   WorkerTotals totals = {};
 };
 

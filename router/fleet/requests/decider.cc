@@ -177,7 +177,8 @@ std::uint64_t Decider::Log(const PlacementQuery& query, const Decision& decision
   record.source_ids.reserve(decision.candidates.size());
   for (const Candidate& candidate : decision.candidates) {
     record.candidate_ids.push_back(worker_registry_.At(candidate.slot).hello.worker_id);
-    const Worker* const source = candidate.way() == Way::kPull ? worker_registry_.InSlot(candidate.pull->source) : nullptr;
+    const Worker* const source =
+        candidate.way() == Way::kPull ? worker_registry_.InSlot(candidate.pull->source) : nullptr;
     record.source_ids.push_back(source == nullptr ? std::string() : source->hello.worker_id);
   }
   if (decision.apart.has_value()) record.decode_id = worker_registry_.At(decision.apart->decode).hello.worker_id;

@@ -10,8 +10,8 @@
 //
 // Snapshots and steps share one sequence of numbers. A gap means that tokens are lost too, so ViewSync does not repair
 // it: the link must start a new epoch. While a snapshot is awaited, events are skipped (the snapshot is taken after
-// them) and the old view stays, unless it has more blocks than there can be. A suspended ViewSync skips snapshots too and
-// leaves the slot to another writer, but still checks the numbers.
+// them) and the old view stays, unless it has more blocks than there can be. A suspended ViewSync skips snapshots too
+// and leaves the slot to another writer, but still checks the numbers.
 //
 // With checkpoints it keeps the worker's resumable blocks in the same way, with a digest of their own.
 //

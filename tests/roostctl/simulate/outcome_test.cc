@@ -64,11 +64,12 @@ TEST(OutcomeTest, JsonHasTheFieldsInOrder) {
   outcome.policy = "random";
   outcome.worker_count = 4;
   outcome.cache_tokens = 100;
-  EXPECT_EQ(ToJson(outcome),
-            R"({"policy":"random","workers":4,"cache_tokens":100,"hit_ratio":0,"ttft_mean_s":0,"ttft_p50_s":0,)"
-            R"("ttft_p99_s":0,"ttft_max_s":0,"itl_mean_s":0,"itl_p99_s":0,"whole_mean_s":0,"whole_p99_s":0,)"
-            R"("goodput_rps":0,"good_share":0,"requests_per_s":0,"capacity_rps":null,"imbalance":0,"refused":0,)"
-            R"("saved_prefill_s":0,"round_robin_saved_s":0,"round_robin_hit_ratio":0})");
+  EXPECT_EQ(
+      ToJson(outcome),
+      R"({"policy":"random","workers":4,"cache_tokens":100,"hit_ratio":0,"time_hit_ratio":0,"ttft_mean_s":0,"ttft_p50_s":0,)"
+      R"("ttft_p99_s":0,"ttft_max_s":0,"itl_mean_s":0,"itl_p99_s":0,"whole_mean_s":0,"whole_p99_s":0,)"
+      R"("goodput_rps":0,"good_share":0,"requests_per_s":0,"capacity_rps":null,"imbalance":0,"refused":0,)"
+      R"("saved_prefill_s":0,"round_robin_saved_s":0,"round_robin_hit_ratio":0})");
   outcome.cache_tokens = 0;
   EXPECT_THAT(ToJson(outcome), HasSubstr(R"("cache_tokens":null)"));
 }

@@ -53,6 +53,7 @@ TEST(SimulateCommandTest, PrintsAnObjectPerPolicy) {
                                               "workers",
                                               "cache_tokens",
                                               "hit_ratio",
+                                              "time_hit_ratio",
                                               "ttft_mean_s",
                                               "ttft_p50_s",
                                               "ttft_p99_s",

@@ -258,6 +258,41 @@ TEST(SimulationTest, ARestartedWorkerComesBackWithAnEmptyCache) {
   EXPECT_FALSE(restarted.restart.has_value());  // nothing came 30 s after the return
 }
 
+// The same with a disk: what it found before its restart comes from there.
+TEST(SimulationTest, ARestartedWorkerFindsOnItsDiskWhatItsCacheHad) {
+  Trace trace{.block_tokens = 16, .requests = {}};
+  for (const double at : {0.0, 1.0, 30.0}) {
+    trace.requests.push_back(
+        {.arrival_seconds = at, .input_token_count = 33, .output_token_count = 20, .blocks = {1, 2, 3}});
+  }
+  SimulationOptions options = Fleet(1);
+  options.worker.service = StepsOf10Milliseconds();
+  options.worker.disk = {.tokens = 10'000, .gigabits_per_second = 100};
+  options.workers[0].restarts_after = std::chrono::seconds(5);
+  const Outcome outcome = Play(trace, "cache-aware", options);
+  EXPECT_EQ(outcome.cached_token_count, 2 * 32U);
+  ASSERT_TRUE(outcome.restores.has_value());
+  EXPECT_EQ(outcome.restores->restore_count, 1U);
+  EXPECT_EQ(outcome.restores->token_count, 32U);
+  EXPECT_EQ(outcome.restores->written_token_count, 48U);
+  EXPECT_GT(outcome.time_hit_ratio, 0.5);
+}
+
+// Requests find again on disk what small pools have evicted.
+TEST(SimulationTest, DisksMakeUpForSmallPools) {
+  const Trace trace = SomeLoad();
+  SimulationOptions options = Fleet(2);
+  options.worker.cache_tokens = 8192;
+  const Trace scaled = Scaled(trace, 0.5, options);
+  const Outcome without = Play(scaled, "cache-aware", options);
+  options.worker.disk = {.tokens = 1'000'000, .gigabits_per_second = 400};
+  const Outcome with = Play(scaled, "cache-aware", options);
+  EXPECT_GT(with.hit_ratio, without.hit_ratio + 0.1);
+  EXPECT_GT(with.time_hit_ratio, without.time_hit_ratio);
+  EXPECT_LT(with.computed_token_count, without.computed_token_count);
+  EXPECT_GT(with.decisions.at(router::DecisionReason::kRestore), 0U);
+}
+
 TEST(SimulationTest, TheShareOfARestartedWorkerIsThatOfLaterRequests) {
   const Trace trace = workload::SystemPrompts({.request_count = 400, .requests_per_second = 4});
   SimulationOptions options = Fleet(2);

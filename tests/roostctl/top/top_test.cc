@@ -41,6 +41,19 @@ TEST(FrameTest, ShowsLoadAndWhatHasChangedAsRates) {
   EXPECT_EQ(lines[4], "w1                  ready       4    1 ####....  50%   80%    500   5.0    50 ms");
 }
 
+TEST(FrameTest, ShowsHitsInTimeWhereWorkersTellTimes) {
+  TopSample before;
+  before.seconds = 10;
+  before.workers = {WorkerNamed("w1", {100, 1000, 100, 5000, 90, 9, 5, 5})};
+  TopSample now;
+  now.seconds = 12;
+  now.workers = {WorkerNamed("w1", {110, 3000, 1700, 6000, 100, 9.5, 14, 6})};
+  now.workers[0].disk_blocks = 12'000;
+  const auto lines = DrawFrame("top", before, now, {});
+  EXPECT_THAT(lines[1] + lines[2], HasSubstr("hit 90%, 80% of tokens  on disk 12.0k blocks"));
+  EXPECT_THAT(lines[4] + lines[5], HasSubstr("50%   90%    500"));
+}
+
 TEST(FrameTest, HasNoRatesOfAWorkerThatIsNewAndOnlyNewOnesOfOneThatBeganAnew) {
   TopSample before;
   before.workers = {WorkerNamed("w1", {100, 1000, 100, 5000, 90, 9})};

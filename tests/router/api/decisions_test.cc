@@ -59,13 +59,13 @@ TEST_F(DecisionsTest, TellsEveryTermOfADecision) {
       responder->response->body,
       R"({"decisions":[{"id":"chatcmpl-1","request_id":"req-9","model":"bytes","prompt_tokens":100,"retries":0,)"
       R"("seconds_ago":2,"policy":"cache-aware","worker":"w1","reason":"deepest_match","rates_known":true,)"
-      R"("block_tokens":16,"hit":"prompt 100 tokens: 64 cached in 4 blocks, 36 to prefill","copy":null,"pull":null,"apart":null,"together":null,)"
+      R"("block_tokens":16,"hit":"prompt 100 tokens: 64 cached in 4 blocks, 36 to prefill","copy":null,"restore":null,"pull":null,"apart":null,"together":null,)"
       R"("predicted":{"cached_tokens":64,"ttft_seconds":0.5,"itl_seconds":0.03125,"whole_seconds":8},)"
       R"("actual":null,"no_actual":null,"miss":null,)"
       R"("regret":{"cached_tokens":16,"ttft_seconds":0.25,"whole_seconds":1.5},)"
       R"("round_robin":{"cached_tokens":32,"ttft_seconds":0.75,"whole_seconds":9},)"
       R"("candidates":[{"worker":"w1","way":"held","source":null,"matched_tokens":64,"pending_tokens":0,)"
-      R"("pulled_tokens":0,"queue_seconds":0.25,"transfer_seconds":0,)"
+      R"("pulled_tokens":0,"disk_tokens":0,"queue_seconds":0.25,"transfer_seconds":0,)"
       R"("prefill_seconds":0.125,"decode_seconds":0.125,"ttft_seconds":0.5,)"
       R"("congestion":2,"pace":1,"delay_seconds":0.5,"answer_pace":1,"token_seconds":0.03125,"answer_seconds":4,)"
       R"("stall_seconds":0.5,"displaced_seconds":0,"cost_seconds":5.75}]}]})");
@@ -154,6 +154,25 @@ TEST_F(DecisionsTest, TellsWhatIsFetchedAndWhatCame) {
   record.pulled = DecisionRecord::Pulled{.outcome = "missing", .block_count = 2, .bytes = 2000, .seconds = 0.125};
   body = Ask("")->response->body;
   EXPECT_EQ(At(body, "/decisions/0/pull/actual"), R"({"outcome":"missing","blocks":2,"bytes":2000,"seconds":0.125})");
+}
+
+TEST_F(DecisionsTest, TellsWhatComesFromTheWorkersOwnDisk) {
+  Log("chatcmpl-1");
+  DecisionRecord& record = dispatcher_.log[0];
+  Candidate& chosen = record.decision.candidates[0];
+  chosen.pulled_tokens = chosen.disk_tokens = 48;
+  chosen.pull =
+      PrefixPull{.source = chosen.slot, .first_block = 1, .block_count = 3, .price = {.seconds = 0.5, .bytes = 3000}};
+  record.decision.reason = DecisionReason::kRestore;
+  record.decision.slot = chosen.slot;
+  record.decision.pull = chosen.pull;
+  const std::string body = Ask("")->response->body;
+  EXPECT_EQ(At(body, "/decisions/0/reason"), R"("restore")");
+  EXPECT_EQ(At(body, "/decisions/0/restore"), R"({"blocks":3,"bytes":3000,"predicted_seconds":0.5})");
+  EXPECT_EQ(At(body, "/decisions/0/pull"), "null");
+  EXPECT_EQ(At(body, "/decisions/0/candidates/0/way"), R"("restore")");
+  EXPECT_EQ(At(body, "/decisions/0/candidates/0/source"), "null");
+  EXPECT_EQ(At(body, "/decisions/0/candidates/0/disk_tokens"), "48");
 }
 
 TEST_F(DecisionsTest, GivesTheLastOnesUpToTheLimit) {

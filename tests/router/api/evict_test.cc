@@ -12,7 +12,7 @@ class EvictTest : public ApiTest {
     auto responder = Ask("POST", "/admin/v1/evict", std::move(body));
     const wire::EvictAnswer refused{.answer_id = 1, .outcome = wire::EvictOutcome::kRefused};
     if (dispatcher_.done) {
-      std::exchange(dispatcher_.done, nullptr)({{"w1", wire::EvictAnswer{1, 5, 2}},
+      std::exchange(dispatcher_.done, nullptr)({{"w1", wire::EvictAnswer{1, 5, 2, {}, 4}},
                                                 {"w2", wire::EvictAnswer{1, 1, 0}},
                                                 {"w3"},
                                                 {"w4", NotSupported{}},
@@ -30,9 +30,9 @@ TEST_F(EvictTest, NamesTheBlocksThatACompletionAsksFor) {
   ASSERT_TRUE(responder->response.has_value());
   EXPECT_EQ(responder->response->status, 200);
   EXPECT_EQ(responder->response->body,
-            R"({"model":"bytes","blocks":3,"tokens":15,"evicted_blocks":6,"busy_blocks":2,"workers":[)"
-            R"({"worker":"w1","answered":true,"evicted_blocks":5,"busy_blocks":2},)"
-            R"({"worker":"w2","answered":true,"evicted_blocks":1,"busy_blocks":0},)"
+            R"({"model":"bytes","blocks":3,"tokens":15,"evicted_blocks":6,"busy_blocks":2,"disk_blocks":4,"workers":[)"
+            R"({"worker":"w1","answered":true,"evicted_blocks":5,"busy_blocks":2,"disk_blocks":4},)"
+            R"({"worker":"w2","answered":true,"evicted_blocks":1,"busy_blocks":0,"disk_blocks":0},)"
             R"({"worker":"w3","answered":false,"reason":"no answer"},)"
             R"({"worker":"w4","answered":false,"reason":"not supported"},)"
             R"({"worker":"w5","answered":false,"reason":"refused: it has too many evictions open"}]})");

@@ -23,19 +23,20 @@ class MatchTest : public ApiTest {
 };
 
 TEST_F(MatchTest, TellsWhoHoldsThePromptAndWhereItWouldGo) {
-  dispatcher_.match.holders = {{"w1", WorkerMode::kExact, 2, 1}, {"w2", WorkerMode::kBlind, 0, 0}};
+  dispatcher_.match.holders = {{"w1", WorkerMode::kExact, 2, 1, 7}, {"w2", WorkerMode::kBlind, 0, 0}};
   dispatcher_.match.choice = PromptChoice{"w1", "cache-aware", DecisionReason::kDeepestMatch, 12, 0.25};
   const auto responder = Match(R"({"model":"bytes","prompt":"some long text"})");
   ASSERT_EQ(responder->response->status, 200);
   const std::string last_hash = dispatcher_.queries.at(0).block_hashes.back().ToHex();
-  EXPECT_EQ(responder->response->body,
-            R"({"model":"bytes","prompt_tokens":15,"block_tokens":4,"blocks":3,"last_block_hash":")" + last_hash +
-                R"(",)"
-                R"("hit":"prompt 15 tokens: 12 cached in 3 blocks, 3 to prefill",)"
-                R"("choice":{"worker":"w1","policy":"cache-aware","reason":"deepest_match","cached_tokens":12,)"
-                R"("ttft_seconds":0.25},"workers":[)"
-                R"({"worker":"w1","mode":"exact","held_blocks":2,"pending_blocks":1,"cached_tokens":12},)"
-                R"({"worker":"w2","mode":"blind","held_blocks":0,"pending_blocks":0,"cached_tokens":0}]})");
+  EXPECT_EQ(
+      responder->response->body,
+      R"({"model":"bytes","prompt_tokens":15,"block_tokens":4,"blocks":3,"last_block_hash":")" + last_hash +
+          R"(",)"
+          R"("hit":"prompt 15 tokens: 12 cached in 3 blocks, 3 to prefill",)"
+          R"("choice":{"worker":"w1","policy":"cache-aware","reason":"deepest_match","cached_tokens":12,)"
+          R"("ttft_seconds":0.25},"workers":[)"
+          R"({"worker":"w1","mode":"exact","held_blocks":2,"pending_blocks":1,"disk_blocks":7,"cached_tokens":12},)"
+          R"({"worker":"w2","mode":"blind","held_blocks":0,"pending_blocks":0,"disk_blocks":0,"cached_tokens":0}]})");
   EXPECT_TRUE(dispatcher_.specs.empty());
 }
 

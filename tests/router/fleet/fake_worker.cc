@@ -239,6 +239,9 @@ void FakeWorker::SendStep(std::vector<wire::TokenEvent> tokens) {
   // Beside an engine that gets requests unread, any block may hold something.
   if (hello_.tokenizer_digest.empty()) load_.cached_block_count = hello_.block_count;
   load_.digest = digest();
+  load_.disk_block_count = static_cast<std::uint32_t>(on_disk_.size());
+  load_.disk_digest = {};
+  for (const auto& [hash, parent] : on_disk_) load_.disk_digest = load_.disk_digest ^ hash;
   step.load = load_;
   outbox_.emplace_back(std::move(step));
 }
@@ -252,7 +255,8 @@ bool FakeWorker::Advance(Running& running, std::vector<wire::TokenEvent>& events
     if (running.scored_tokens < request.prompt.size()) return false;
   }
   if (running.choices.front().output_count == 0 && !running.choices.front().ended) {
-    running.cached_tokens = hitless_ ? 0 : Held(request.block_hashes) * kBlockTokens;
+    const std::uint32_t restored = load_.disk_bytes_per_second > 0 ? OnDisk(request.block_hashes) : 0;
+    running.cached_tokens = hitless_ ? 0 : std::max(Held(request.block_hashes), restored) * kBlockTokens;
     load_.step_prefill_tokens += static_cast<std::uint32_t>(request.prompt.size()) - *running.cached_tokens;
     Store(request.root, request.block_hashes);
   }
@@ -307,57 +311,91 @@ wire::TokenEvent FakeWorker::ScorePrompt(Running& running) {
   return event;
 }
 
+wire::StoredRun FakeWorker::Add(BlockHash root, const std::vector<BlockHash>& chain, Blocks& blocks) {
+  wire::StoredRun run{.first_position = Leading(chain, blocks), .hashes = {}};
+  for (std::size_t i = run.first_position; i < chain.size(); ++i) {
+    blocks.emplace(chain[i], i == 0 ? root : chain[i - 1]);
+    run.hashes.push_back(chain[i]);
+  }
+  return run;
+}
+
+std::vector<BlockHash> FakeWorker::TakeLeaves(std::size_t count, Blocks& blocks) {
+  std::vector<BlockHash> removed;
+  while (count-- > 0 && !blocks.empty()) {
+    std::set<BlockHash> inner;
+    for (const auto& [hash, parent] : blocks) inner.insert(parent);
+    const auto leaf =
+        std::find_if(blocks.begin(), blocks.end(), [&](const auto& entry) { return !inner.contains(entry.first); });
+    removed.push_back(leaf->first);
+    blocks.erase(leaf);
+  }
+  return removed;
+}
+
 void FakeWorker::Store(BlockHash root, const std::vector<BlockHash>& chain) {
   wire::CacheEvent event;
-  event.stored.first_position = Held(chain);
-  for (std::size_t i = event.stored.first_position; i < chain.size(); ++i) {
-    parents_.emplace(chain[i], i == 0 ? root : chain[i - 1]);
-    event.stored.hashes.push_back(chain[i]);
-  }
+  event.stored = Add(root, chain, parents_);
   if (!event.stored.hashes.empty()) events_.push_back(std::move(event));
 }
 
 void FakeWorker::Evict(std::size_t count) {
   wire::CacheEvent event;
   event.kind = wire::CacheEvent::Kind::kRemoved;
-  while (count-- > 0 && !parents_.empty()) {
-    std::set<BlockHash> inner;
-    for (const auto& [hash, parent] : parents_) inner.insert(parent);
-    const auto leaf =
-        std::find_if(parents_.begin(), parents_.end(), [&](const auto& entry) { return !inner.contains(entry.first); });
-    event.removed.push_back(leaf->first);
-    parents_.erase(leaf);
-  }
+  event.removed = TakeLeaves(count, parents_);
   if (!event.removed.empty()) events_.push_back(std::move(event));
 }
 
-void FakeWorker::EraseTree(BlockHash hash, std::vector<BlockHash>& removed) {
+void FakeWorker::WriteToDisk(const std::vector<BlockHash>& chain) {
+  wire::CacheEvent event;
+  event.kind = wire::CacheEvent::Kind::kDiskStored;
+  event.disk_stored = Add(RootHash({}), chain, on_disk_);
+  if (!event.disk_stored.hashes.empty()) events_.push_back(std::move(event));
+}
+
+void FakeWorker::DropFromDisk(std::size_t count, Telling telling) {
+  wire::CacheEvent event;
+  event.kind = wire::CacheEvent::Kind::kDiskRemoved;
+  event.disk_removed = TakeLeaves(count, on_disk_);
+  if (!event.disk_removed.empty() && telling == Telling::kTells) events_.push_back(std::move(event));
+}
+
+void FakeWorker::EraseTree(BlockHash hash, Blocks& blocks, std::vector<BlockHash>& removed) {
   std::vector<BlockHash> children;
-  for (const auto& [child, parent] : parents_) {
+  for (const auto& [child, parent] : blocks) {
     if (parent == hash) children.push_back(child);
   }
-  for (const BlockHash child : children) EraseTree(child, removed);
-  if (parents_.erase(hash) > 0) removed.push_back(hash);
+  for (const BlockHash child : children) EraseTree(child, blocks, removed);
+  if (blocks.erase(hash) > 0) removed.push_back(hash);
 }
 
 void FakeWorker::CarryOut(const wire::Evict& order) {
   wire::CacheEvent event;
   event.kind = wire::CacheEvent::Kind::kRemoved;
+  wire::CacheEvent of_disk;
+  of_disk.kind = wire::CacheEvent::Kind::kDiskRemoved;
+  const auto erase = [&](BlockHash hash) {
+    EraseTree(hash, parents_, event.removed);
+    EraseTree(hash, on_disk_, of_disk.disk_removed);
+  };
   if (const auto* const prompt = std::get_if<wire::PromptToEvict>(&order.what)) {
-    if (!prompt->block_hashes.empty()) EraseTree(prompt->block_hashes.back(), event.removed);
+    if (!prompt->block_hashes.empty()) erase(prompt->block_hashes.back());
   } else if (const auto* const block = std::get_if<wire::BlockToEvict>(&order.what)) {
-    EraseTree(block->hash, event.removed);
+    erase(block->hash);
   } else {
     for (const wire::Generate& request : received_) {
       if (request.tenant != std::get<wire::TenantToEvict>(order.what).tenant) continue;
-      for (const BlockHash hash : request.block_hashes) EraseTree(hash, event.removed);
+      for (const BlockHash hash : request.block_hashes) erase(hash);
     }
   }
-  const auto count = static_cast<std::uint32_t>(event.removed.size());
-  if (count > 0) events_.push_back(std::move(event));
+  const wire::EvictAnswer answer{.answer_id = order.answer_id,
+                                 .evicted_block_count = static_cast<std::uint32_t>(event.removed.size()),
+                                 .disk_block_count = static_cast<std::uint32_t>(of_disk.disk_removed.size())};
+  if (!event.removed.empty()) events_.push_back(std::move(event));
+  if (!of_disk.disk_removed.empty()) events_.push_back(std::move(of_disk));
   if (mute_) return;
   Heartbeat();
-  outbox_.emplace_back(wire::EvictAnswer{.answer_id = order.answer_id, .evicted_block_count = count});
+  outbox_.emplace_back(answer);
 }
 
 void FakeWorker::CarryOut(const wire::Cordon& order) {
@@ -406,26 +444,35 @@ void FakeWorker::EvictSilently(std::size_t count) {
   events_.resize(before);
 }
 
-void FakeWorker::SendSnapshot() {
+std::vector<wire::StoredRun> FakeWorker::RunsOf(const Blocks& blocks) {
   std::vector<wire::StoredRun> runs;
   std::set<BlockHash> sent;
-  while (sent.size() < parents_.size()) {  // parents first
-    for (const auto& [hash, parent] : parents_) {
-      if (sent.contains(hash) || (parents_.contains(parent) && !sent.contains(parent))) continue;
+  while (sent.size() < blocks.size()) {  // parents first
+    for (const auto& [hash, parent] : blocks) {
+      if (sent.contains(hash) || (blocks.contains(parent) && !sent.contains(parent))) continue;
       sent.insert(hash);
       runs.push_back({0, {hash}});
     }
   }
+  return runs;
+}
+
+void FakeWorker::SendSnapshot() {
+  const std::vector<wire::StoredRun> runs = RunsOf(parents_);
+  const std::vector<wire::StoredRun> disk_runs = RunsOf(on_disk_);
   events_.clear();  // the snapshot includes them
-  const std::size_t half = runs.size() / 2;
+  const auto half_of = [](const std::vector<wire::StoredRun>& all, std::uint32_t chunk) {
+    const auto middle = all.begin() + static_cast<std::ptrdiff_t>(all.size() / 2);
+    return std::vector(chunk == 0 ? all.begin() : middle, chunk == 0 ? middle : all.end());
+  };
   for (std::uint32_t chunk = 0; chunk < 2; ++chunk) {
     wire::Snapshot snapshot;
     snapshot.epoch = hello_.epoch;
     snapshot.sequence = ++sequence_;
     snapshot.chunk_index = chunk;
     snapshot.last = chunk == 1;
-    const auto middle = runs.begin() + static_cast<std::ptrdiff_t>(half);
-    snapshot.runs.assign(chunk == 0 ? runs.begin() : middle, chunk == 0 ? middle : runs.end());
+    snapshot.runs = half_of(runs, chunk);
+    snapshot.disk_runs = half_of(disk_runs, chunk);
     outbox_.emplace_back(std::move(snapshot));
   }
 }
@@ -442,9 +489,9 @@ BlockHash FakeWorker::digest() const {
   return digest;
 }
 
-std::uint32_t FakeWorker::Held(const std::vector<BlockHash>& chain) const {
+std::uint32_t FakeWorker::Leading(const std::vector<BlockHash>& chain, const Blocks& blocks) {
   std::uint32_t held = 0;
-  while (held < chain.size() && parents_.contains(chain[held])) ++held;
+  while (held < chain.size() && blocks.contains(chain[held])) ++held;
   return held;
 }
 

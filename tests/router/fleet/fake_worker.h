@@ -105,6 +105,16 @@ class FakeWorker {
   // The same without an event, so the router's view becomes wrong.
   void EvictSilently(std::size_t count);
 
+  // Its disk, which outlives its process, gives so many bytes a second, and requests find what is there; 0: it is off.
+  void SetDisk(double bytes_per_second, std::uint64_t block_bytes) {
+    load_.disk_bytes_per_second = bytes_per_second;
+    load_.block_bytes = block_bytes;
+  }
+  // These blocks are on its disk from now on; up to `count` leaves leave it. Told with its next report, or not at all.
+  void WriteToDisk(const std::vector<BlockHash>& chain);
+  enum class Telling : std::uint8_t { kTells, kIsSilent };
+  void DropFromDisk(std::size_t count, Telling telling = Telling::kTells);
+
   // Its hello says that it fetches and serves blocks; call it before the worker starts.
   void SetTransfers(std::string address);
   // Its hello says that its engine has a connector; call it before the worker starts. Prompts that are computed here
@@ -172,8 +182,9 @@ class FakeWorker {
   [[nodiscard]] const std::vector<RequestId>& cancelled() const { return cancelled_; }
   [[nodiscard]] std::uint64_t block_count() const { return parents_.size(); }
   [[nodiscard]] BlockHash digest() const;
-  // Leading blocks of `chain` that it holds.
-  [[nodiscard]] std::uint32_t Held(const std::vector<BlockHash>& chain) const;
+  // Leading blocks of `chain` that it holds, and that its disk has.
+  [[nodiscard]] std::uint32_t Held(const std::vector<BlockHash>& chain) const { return Leading(chain, parents_); }
+  [[nodiscard]] std::uint32_t OnDisk(const std::vector<BlockHash>& chain) const { return Leading(chain, on_disk_); }
   [[nodiscard]] int snapshot_requests() const { return snapshot_requests_; }
   [[nodiscard]] int tokenizer_requests() const { return tokenizer_requests_; }
 
@@ -197,7 +208,12 @@ class FakeWorker {
   void CarryOut(const wire::Evict& order);
   void CarryOut(const wire::Cordon& order);
   void CarryOut(const wire::Hold& order);
-  void EraseTree(BlockHash hash, std::vector<BlockHash>& removed);
+  using Blocks = std::map<BlockHash, BlockHash>;  // each with its parent
+  [[nodiscard]] static std::uint32_t Leading(const std::vector<BlockHash>& chain, const Blocks& blocks);
+  static wire::StoredRun Add(BlockHash root, const std::vector<BlockHash>& chain, Blocks& blocks);
+  static std::vector<BlockHash> TakeLeaves(std::size_t count, Blocks& blocks);
+  [[nodiscard]] static std::vector<wire::StoredRun> RunsOf(const Blocks& blocks);
+  static void EraseTree(BlockHash hash, Blocks& blocks, std::vector<BlockHash>& removed);
   void Admit(const wire::Generate& request);
   void SendSnapshot();
   void SendStep(std::vector<wire::TokenEvent> tokens);
@@ -226,7 +242,8 @@ class FakeWorker {
   bool hitless_ = false;
   bool tells_no_logprobs_ = false;
   wire::Load load_;
-  std::map<BlockHash, BlockHash> parents_;  // the blocks it holds, each with its parent
+  Blocks parents_;  // that it holds
+  Blocks on_disk_;
   std::map<RequestId, Running> running_;
   std::vector<wire::TokenEvent> answers_;  // for the next step
   std::vector<wire::CacheEvent> events_;   // for the next step

@@ -50,6 +50,7 @@ class FleetFuzz {
   void Join(const std::string& id) {
     FakeWorker& worker = sim_.AddWorker(id);
     if (rng_.Below(4) > 0) worker.SetTransfers("127.0.0.1:7100");
+    if (rng_.Below(2) > 0) worker.SetDisk(1e6 * static_cast<double>(rng_.Below(1000)), 1000);
     worker.hello().role = static_cast<wire::WorkerRole>(rng_.Below(wire::kWorkerRoleNames.size()));
     worker.SayHello();
     sim_.DeliverAll();
@@ -61,12 +62,13 @@ class FleetFuzz {
 
   void Act() {
     static const std::vector<std::pair<std::uint64_t, void (FleetFuzz::*)(FakeWorker&)>> kActions = {
-        {30, &FleetFuzz::DeliverOne}, {8, &FleetFuzz::Step},          {6, &FleetFuzz::Submit},
-        {5, &FleetFuzz::CarryOut},    {4, &FleetFuzz::PassTime},      {2, &FleetFuzz::Evict},
-        {2, &FleetFuzz::Cancel},      {2, &FleetFuzz::FillUp},        {2, &FleetFuzz::Revive},
-        {2, &FleetFuzz::Hello},       {2, &FleetFuzz::EvictSilently}, {2, &FleetFuzz::TellOthers},
-        {1, &FleetFuzz::Kill},        {1, &FleetFuzz::Restart},       {1, &FleetFuzz::Tamper},
-        {1, &FleetFuzz::Bye},         {1, &FleetFuzz::ChangeHolds},
+        {30, &FleetFuzz::DeliverOne},  {8, &FleetFuzz::Step},          {6, &FleetFuzz::Submit},
+        {5, &FleetFuzz::CarryOut},     {4, &FleetFuzz::PassTime},      {2, &FleetFuzz::Evict},
+        {2, &FleetFuzz::Cancel},       {2, &FleetFuzz::FillUp},        {2, &FleetFuzz::Revive},
+        {2, &FleetFuzz::Hello},        {2, &FleetFuzz::EvictSilently}, {2, &FleetFuzz::TellOthers},
+        {1, &FleetFuzz::Kill},         {1, &FleetFuzz::Restart},       {1, &FleetFuzz::Tamper},
+        {1, &FleetFuzz::Bye},          {1, &FleetFuzz::ChangeHolds},   {3, &FleetFuzz::WriteToDisk},
+        {2, &FleetFuzz::DropFromDisk},
     };
     std::uint64_t total = 0;
     for (const auto& [weight, action] : kActions) total += weight;
@@ -82,6 +84,14 @@ class FleetFuzz {
   void CarryOut(FakeWorker&) { sim_.CarryOutEffects(); }
   void Evict(FakeWorker& worker) { worker.Evict(rng_.Below(8)); }
   void EvictSilently(FakeWorker& worker) { worker.EvictSilently(rng_.Below(3)); }
+  // A disk holds what its worker has forgotten, and may lose it without a word.
+  void WriteToDisk(FakeWorker& worker) {
+    worker.WriteToDisk(BlocksOf(MakePrompt(static_cast<TokenId>(rng_.Below(4)), 1 + rng_.Below(40))));
+  }
+  void DropFromDisk(FakeWorker& worker) {
+    using Telling = FakeWorker::Telling;
+    worker.DropFromDisk(rng_.Below(6), rng_.Below(4) == 0 ? Telling::kIsSilent : Telling::kTells);
+  }
   void FillUp(FakeWorker& worker) { worker.SetFull(rng_.Below(3) == 0); }
   // A worker's answers need not make sense.
   void ChangeHolds(FakeWorker& worker) {
@@ -165,11 +175,14 @@ class FleetFuzz {
       for (std::uint32_t choice = 0; choice < request.sample_count; ++choice) CheckChoice(request, choice);
       ASSERT_LE(seen.choice_ends.size(), request.sample_count - 1);
       if (request.sample_count == 1) {
-        // Beside two retries: refusals, which do not count as such, and up to two moves for late tokens.
+        // Beside two retries: refusals, which do not count as such, up to two moves for late tokens, and answers that
+        // go on elsewhere than their prompts.
         std::map<std::string, int>& retries = sim_.metrics.retries;
         const int refusals = retries["overloaded"];
         const int late = std::min(2, retries["no_first_token"] + retries["no_later_token"]);
-        ASSERT_LE(seen.workers.size(), 3U + static_cast<std::size_t>(refusals + late));
+        const auto apart = std::count_if(seen.decisions.begin(), seen.decisions.end(),
+                                         [](const Decision& decision) { return decision.apart.has_value(); });
+        ASSERT_LE(seen.workers.size(), 3U + static_cast<std::size_t>(refusals + late + apart));
       }
     }
   }
@@ -209,12 +222,22 @@ class FleetFuzz {
     for (const auto& request : requests_) {
       const auto chain = BlocksOf(request.prompt);
       std::vector<std::uint32_t> found;
-      for (const WorkerMatch& match : sim_.Match(chain)) found.push_back(match.block_count);
+      std::vector<std::uint32_t> found_on_disk;
+      for (const WorkerMatch& match : sim_.Match(chain)) {
+        (IsDisk(match.worker) ? found_on_disk : found).push_back(match.block_count);
+      }
       std::vector<std::uint32_t> held;
-      for (const auto& [id, worker] : sim_.workers) held.push_back(worker->Held(chain));
-      std::erase(held, 0U);
-      std::sort(held.rbegin(), held.rend());
+      std::vector<std::uint32_t> on_disk;
+      for (const auto& [id, worker] : sim_.workers) {
+        held.push_back(worker->Held(chain));
+        on_disk.push_back(worker->OnDisk(chain));
+      }
+      for (std::vector<std::uint32_t>* const depths : {&held, &on_disk}) {
+        std::erase(*depths, 0U);
+        std::sort(depths->rbegin(), depths->rend());
+      }
       ASSERT_EQ(found, held);
+      ASSERT_EQ(found_on_disk, on_disk);
     }
   }
 

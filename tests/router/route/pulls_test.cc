@@ -284,8 +284,7 @@ class RestoresTest : public ::testing::Test {
   }
   [[nodiscard]] Decision Choose(const std::vector<WorkerView>& workers, const std::vector<WorkerMatch>& matches,
                                 std::string_view policy = "cache-aware") const {
-    const RouteQuery query{
-        .prompt_token_count = kTokens, .matches = matches, .block_hashes = hashes_, .now = kNow};
+    const RouteQuery query{.prompt_token_count = kTokens, .matches = matches, .block_hashes = hashes_, .now = kNow};
     return Make(policy)->Choose(query, FleetOf(workers)).value();
   }
 
@@ -357,17 +356,14 @@ TEST_F(RestoresTest, AWorkerWithADeepDiskIsAmongTheCandidates) {
 
 // The worker restores whatever chose it.
 TEST_F(RestoresTest, EveryPolicyExpectsIt) {
-  const Decision decision = Choose({WithDisk(Idle(0), 1e8), WithDisk(Idle(1), 1e8)},
-                                   {OnDisk(0, kBlocks), OnDisk(1, kBlocks)}, "round-robin");
+  const Decision decision =
+      Choose({WithDisk(Idle(0), 1e8), WithDisk(Idle(1), 1e8)}, {OnDisk(0, kBlocks), OnDisk(1, kBlocks)}, "round-robin");
   EXPECT_EQ(decision.matched_tokens, kBlocks * 16);
   EXPECT_EQ(decision.arriving_tokens, kBlocks * 16);
 }
 
 TEST_F(RestoresTest, ADiskIsNoCopyOfAHotPrefix) {
-  RouteQuery query{.prompt_token_count = kTokens,
-                   .block_hashes = hashes_,
-                   .min_copies = 2,
-                   .now = kNow};
+  RouteQuery query{.prompt_token_count = kTokens, .block_hashes = hashes_, .min_copies = 2, .now = kNow};
   const std::vector<WorkerMatch> matches{OnDisk(0, kBlocks), Holds(0, kBlocks)};
   query.matches = matches;
   const FleetView fleet = FleetOf({WithDisk(Idle(0), 1e8), Idle(1)});

@@ -300,15 +300,21 @@ TEST_F(EngineTest, TimesAreMeasuredWithTheClock) {
   EXPECT_TRUE(last.counts.prefill_seconds.empty());
 }
 
-// At 512 tokens in 10 ms.
+// At 512 tokens in 10 ms. The first prompt is computed before the speed is known.
 TEST_F(EngineTest, CachedTokensSaveTheTimeThatTheirPrefillWouldTake) {
   double saved_seconds = 0;
+  double computed_seconds = 0;
   const auto serve = [&](std::uint64_t id, std::uint64_t stream) {
     Submit(GreedyRequest(id, Text(512, stream), 1));
-    while (harness_->engine().HasWork()) saved_seconds += harness_->Step().counts.saved_prefill_seconds;
+    while (harness_->engine().HasWork()) {
+      const StepReport report = harness_->Step();
+      saved_seconds += report.counts.saved_prefill_seconds;
+      computed_seconds += report.counts.computed_prefill_seconds;
+    }
   };
   for (std::uint64_t id = 1; id <= 4; ++id) serve(id, id);
   EXPECT_EQ(saved_seconds, 0);
+  EXPECT_NEAR(computed_seconds, 0.03, 0.0003);
   serve(5, 1);
   EXPECT_EQ(harness_->outcome(5).cached_token_count, 511U);
   EXPECT_NEAR(saved_seconds, 0.01, 0.0001);

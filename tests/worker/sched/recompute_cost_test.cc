@@ -83,6 +83,17 @@ TEST_F(RecomputeCostTest, GrowsAsTheStepsDo) {
   EXPECT_NEAR(growth_.value(), expected, 0.02 * expected);
 }
 
+TEST_F(RecomputeCostTest, APromptsTimeGrowsWithWhatIsBeforeItsTokens) {
+  EXPECT_EQ(scheduler_.pace().PromptSeconds(0, 1000), 0);
+  Steps(40, kPerTokenBefore);
+  const auto expected = [](std::uint32_t first, std::uint32_t count) {
+    return 21e-6 * count + kPerTokenBefore * static_cast<double>(TokensBefore(first, count));
+  };
+  for (const std::uint32_t first : {0U, 100'000U}) {
+    EXPECT_NEAR(scheduler_.pace().PromptSeconds(first, 1000), expected(first, 1000), 0.02 * expected(first, 1000));
+  }
+}
+
 TEST_F(RecomputeCostTest, IsAboutRightThoughStepsAreNoisy) {
   Steps(300, kPerTokenBefore, 0.2);
   const double expected = kPerTokenBefore / 21e-6 * kBlockTokens;
