@@ -1,0 +1,382 @@
+#include "worker/disk/disk_cache.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "common/base/check.h"
+#include "common/base/log.h"
+#include "common/base/thread_name.h"
+
+namespace roost::worker {
+
+using wire::HoldOutcome;
+
+namespace {
+
+// Changes that one report tells.
+constexpr std::size_t kToldAtOnce = 4096;
+// Between two reports that tell of nothing but what was written.
+constexpr std::chrono::milliseconds kTellInterval{250};
+// Written at once after a pause, whatever the rate.
+constexpr std::chrono::seconds kBurst{1};
+
+}  // namespace
+
+DiskCache::DiskCache(std::unique_ptr<DiskStore> store, ReadableBlocks& readable, FrameInbox& inbox, const Clock& clock,
+                     std::function<void()> wake, const Options& options)
+    : store_(std::move(store)),
+      readable_(readable),
+      inbox_(inbox),
+      clock_(clock),
+      wake_(std::move(wake)),
+      options_(options),
+      memory_(std::make_shared<FrameMemory>(readable.sizes(), kDiskFrames)),
+      queue_(options.queue_limit),
+      copy_(readable.sizes()) {
+  ROOST_CHECK(readable.sizes().frame_bytes() == store_->frame_bytes());
+  CountDrop(DiskDrop::kOrphan, store_->orphan_count());
+  (void)Snapshot();
+  store_->Follow({.stored = [this](const DiskBlock& block) { Note(block, true); },
+                  .removed =
+                      [this](const DiskBlock& block, DiskDrop reason) {
+                        CountDrop(reason, 1);
+                        Note(block, false);
+                      }});
+}
+
+DiskCache::~DiskCache() { Stop(); }
+
+void DiskCache::Start() {
+  writer_ = std::thread([this] { Write(); });
+  reader_ = std::thread([this] { Read(); });
+}
+
+void DiskCache::Stop() {
+  stopping_ = true;
+  { const std::lock_guard lock(write_mutex_); }
+  write_changed_.notify_all();
+  { const std::lock_guard lock(read_mutex_); }
+  read_changed_.notify_all();
+  memory_->Wake();
+  if (writer_.joinable()) writer_.join();
+  if (reader_.joinable()) reader_.join();
+}
+
+// ---- the engine ----
+
+void DiskCache::Offer(std::span<const DiskOffer> blocks) {
+  if (is_off_) return;
+  std::uint32_t dropped = 0;
+  {
+    const std::lock_guard lock(write_mutex_);
+    for (const DiskOffer& offer : blocks) {
+      if (!store_->Use(offer.block.hash)) dropped += queue_.Push(offer);
+    }
+  }
+  CountDrop(DiskDrop::kQueueFull, dropped);
+  write_changed_.notify_one();
+}
+
+std::uint32_t DiskCache::CountFront(const FrameChain& chain) const {
+  return is_off_ || is_hidden_ ? 0 : store_->CountFront(chain);
+}
+
+double DiskCache::SecondsFor(std::uint32_t block_count) const {
+  const double blocks = static_cast<double>(awaited_count_.load()) + block_count;
+  return blocks * static_cast<double>(store_->frame_bytes()) / bytes_per_second_.load();
+}
+
+void DiskCache::Erase(std::uint64_t id, wire::Evict order) { PostErasure({.id = id, .what = std::move(order)}); }
+void DiskCache::Drop(BlockHash block) { PostErasure({.id = std::nullopt, .what = block}); }
+void DiskCache::Distrust(const std::string& /*worker_id*/) {
+  LogWarning("all blocks on disk are dropped", {{"why", "one of them was wrong"}});
+  PostErasure({.id = std::nullopt, .what = std::monostate()});
+}
+
+void DiskCache::PostErasure(EraseTask task) {
+  {
+    const std::lock_guard lock(write_mutex_);
+    erases_.push_back(std::move(task));
+  }
+  write_changed_.notify_one();
+}
+
+// ---- news ----
+
+void DiskCache::Note(const DiskBlock& block, bool is_stored) {
+  const std::lock_guard lock(news_mutex_);
+  changes_.push_back({block, is_stored});
+  has_news_.store(true, std::memory_order_release);
+}
+
+DiskNews DiskCache::TakeNews() {
+  using Kind = wire::CacheEvent::Kind;
+  DiskNews news;
+  const std::lock_guard lock(news_mutex_);
+  const Change* last = nullptr;
+  const std::size_t count = std::min(changes_.size(), kToldAtOnce);
+  for (std::size_t i = 0; i < count; ++i) {
+    const Change& change = changes_[i];
+    const Kind kind = change.is_stored ? Kind::kDiskStored : Kind::kDiskRemoved;
+    const bool is_same = last != nullptr && last->is_stored == change.is_stored;
+    const bool joins = is_same && (!change.is_stored || (change.block.position == last->block.position + 1 &&
+                                                         change.block.before == last->block.hash));
+    if (!joins) {
+      news.events.emplace_back().kind = kind;
+      news.events.back().disk_stored.first_position = change.is_stored ? change.block.position : 0;
+    }
+    wire::CacheEvent& event = news.events.back();
+    (change.is_stored ? event.disk_stored.hashes : event.disk_removed).push_back(change.block.hash);
+    told_digest_ = told_digest_ ^ change.block.hash;
+    told_count_ += change.is_stored ? 1 : -1U;
+    last = &change;
+  }
+  changes_.erase(changes_.begin(), changes_.begin() + static_cast<std::ptrdiff_t>(count));
+  news.block_count = told_count_;
+  news.digest = told_digest_;
+  news.bytes_per_second = is_off_ ? 0 : bytes_per_second_.load();
+  if (changes_.empty()) news.erased = std::exchange(erased_, {});  // behind what has left
+  has_news_.store(!changes_.empty() || !erased_.empty(), std::memory_order_release);
+  return news;
+}
+
+std::vector<wire::StoredRun> DiskCache::Snapshot() {
+  std::vector<wire::StoredRun> runs;
+  store_->Visit([&](const DiskIndex& index) {
+    const std::lock_guard lock(news_mutex_);
+    changes_.clear();
+    told_count_ = index.size();
+    told_digest_ = index.digest();
+    runs = index.Runs();
+  });
+  return runs;
+}
+
+void DiskCache::WakeSoon() {
+  if (has_news() && clock_.Now() >= last_wake_ + kTellInterval) WakeNow();
+}
+
+void DiskCache::WakeNow() {
+  last_wake_ = clock_.Now();
+  wake_();
+}
+
+DiskCounts DiskCache::counts() const {
+  DiskCounts counts;
+  for (std::size_t i = 0; i < dropped_.size(); ++i) counts.dropped[i] = dropped_[i].load();
+  counts.written_bytes = written_bytes_.load();
+  counts.used_bytes = store_->used_bytes();
+  store_->Visit([&](const DiskIndex& index) { counts.blocks = index.size(); });
+  counts.is_available = !is_off_;
+  return counts;
+}
+
+// ---- the writer ----
+
+void DiskCache::Write() {
+  NameThisThread("disk-write");
+  while (!stopping_) {
+    if (WriteNext()) {
+      WakeSoon();
+      continue;
+    }
+    std::unique_lock lock(write_mutex_);
+    const bool is_paced = !queue_.empty() && !is_off_;
+    if (has_news() && !is_paced) {
+      lock.unlock();
+      WakeNow();
+      lock.lock();
+    }
+    const auto has_erasure = [&] { return stopping_ || !erases_.empty(); };
+    if (is_paced) {
+      const Duration pause = std::max<Duration>(next_write_ - clock_.Now(), std::chrono::microseconds(1));
+      (void)write_changed_.wait_for(lock, pause, has_erasure);
+    } else {
+      write_changed_.wait(lock, [&] { return has_erasure() || (!queue_.empty() && !is_off_); });
+    }
+  }
+}
+
+bool DiskCache::WriteNext() {
+  std::optional<EraseTask> task;
+  std::optional<DiskBlock> block;
+  {
+    const std::lock_guard lock(write_mutex_);
+    if (!erases_.empty()) {
+      task = std::move(erases_.front());
+      erases_.pop_front();
+    } else if (queue_.empty() || is_off_ || clock_.Now() < next_write_) {
+      return false;
+    }
+  }
+  if (task) {
+    CarryOut(*task);
+    return true;
+  }
+  const Result<DiskStore::Prepared> prepared = store_->PrepareStep();
+  if (!prepared.ok()) {
+    NoteFailure(prepared.error());
+    return true;
+  }
+  said_full_ = false;
+  CountWritten(prepared->written_bytes);
+  if (prepared->room == DiskStore::Room::kWorked) return true;
+  {
+    const std::lock_guard lock(write_mutex_);
+    block = queue_.Pop();
+  }
+  return !block || WriteBlock(*block);
+}
+
+// Of a block that is there already nothing is written.
+bool DiskCache::WriteBlock(const DiskBlock& block) {
+  if (store_->Use(block.hash)) return true;
+  if (!store_->Takes(block)) {
+    CountDrop(DiskDrop::kOrphan, 1);
+  } else if (!readable_.Read(block.hash, block.tenant, copy_)) {
+    CountDrop(DiskDrop::kQueueFull, 1);
+  } else if (const Result<void> written = store_->Append(block, copy_); !written.ok()) {
+    NoteFailure(written.error());
+  } else {
+    CountWritten(store_->frame_bytes());
+  }
+  return true;
+}
+
+void DiskCache::CountWritten(std::uint64_t bytes) {
+  if (bytes == 0) return;
+  written_bytes_ += bytes;
+  if (options_.write_rate == 0) return;
+  const double seconds = static_cast<double>(bytes) / static_cast<double>(options_.write_rate);
+  next_write_ = std::max(next_write_, clock_.Now() - kBurst) + FromSeconds(seconds);
+}
+
+void DiskCache::CarryOut(const EraseTask& task) {
+  DiskStore::Erasure erasure;
+  DiskDrop reason = DiskDrop::kErased;
+  if (const auto* const order = std::get_if<wire::Evict>(&task.what)) {
+    erasure = store_->ErasureOf(*order);
+  } else if (const auto* const block = std::get_if<BlockHash>(&task.what)) {
+    erasure.tops = {*block};
+    reason = DiskDrop::kUnreadable;
+  } else {
+    store_->Visit([&](const DiskIndex& index) { erasure.tops = index.FirstBlocks(); });
+    reason = DiskDrop::kUnreadable;
+  }
+  const std::uint32_t count = store_->Erase(erasure, reason);
+  if (!task.id) return;
+  {
+    const std::lock_guard lock(news_mutex_);
+    erased_.push_back({*task.id, count});
+    has_news_.store(true, std::memory_order_release);
+  }
+  WakeNow();
+}
+
+// A full disk is no fault of it.
+void DiskCache::NoteFailure(const Error& error) {
+  next_write_ = clock_.Now() + kFullPause;
+  if (error.code != ErrorCode::kOverloaded) return NoteError(error);
+  if (std::exchange(said_full_, true)) return;
+  LogWarning("the disk of blocks is full: nothing is written until there is space", {{"why", error.ToString()}});
+}
+
+void DiskCache::NoteError(const Error& error) {
+  {
+    const std::lock_guard lock(news_mutex_);
+    const Instant now = clock_.Now();
+    errors_.push_back(now);
+    while (errors_.front() + kErrorWindow < now) errors_.pop_front();
+    if (errors_.size() < kMostErrors || is_off_.exchange(true)) return;
+    has_news_.store(true, std::memory_order_release);
+  }
+  LogError("the disk of blocks is off until the worker starts again",
+           {{"errors", kMostErrors}, {"seconds", kErrorWindow.count()}, {"last", error.ToString()}});
+  wake_();
+}
+
+// ---- the reader ----
+
+void DiskCache::Ask(FrameRequest request) {
+  const HoldId id = request.id;
+  if (stopping_ || is_off_) return inbox_.Push(FramesEnded{id, HoldOutcome::kMissing});
+  auto asked = std::make_shared<Asked>();
+  awaited_count_ += request.chain.size();
+  asked->request = std::move(request);
+  {
+    const std::lock_guard lock(read_mutex_);
+    asked_.push_back(std::move(asked));
+  }
+  read_changed_.notify_one();
+}
+
+void DiskCache::Cancel(HoldId id) {
+  {
+    const std::lock_guard lock(read_mutex_);
+    for (const auto& asked : asked_) {
+      if (asked->request.id == id) asked->is_cancelled = true;
+    }
+  }
+  memory_->Wake();
+}
+
+void DiskCache::Read() {
+  NameThisThread("disk-read");
+  while (!stopping_) {
+    if (ReadNext()) continue;
+    std::unique_lock lock(read_mutex_);
+    read_changed_.wait(lock, [&] { return stopping_ || !asked_.empty(); });
+  }
+}
+
+bool DiskCache::ReadNext() {
+  std::shared_ptr<Asked> asked;
+  {
+    const std::lock_guard lock(read_mutex_);
+    if (asked_.empty()) return false;
+    asked = asked_.front();
+  }
+  const FrameChain& chain = asked->request.chain;
+  const auto is_wanted = [&] { return !stopping_ && !asked->is_cancelled; };
+  std::optional<FrameBuffer> frame;
+  if (asked->next < chain.size()) frame = memory_->Take(is_wanted);
+  if (asked->next == chain.size()) {
+    EndRead(asked, HoldOutcome::kComplete);
+  } else if (!frame || is_off_) {
+    EndRead(asked, HoldOutcome::kCancelled);
+  } else {
+    const Instant begin = clock_.Now();
+    Result<OpenedFrame> opened = store_->Read(chain, asked->next, *frame);
+    const Instant now = clock_.Now();
+    if (opened.ok()) {
+      LearnRate(ToSeconds(now - begin));
+      --awaited_count_;
+      inbox_.Push(ArrivedFrame{asked->request.id, asked->next++, *std::move(frame), std::move(opened).value(), now});
+    } else {
+      if (opened.error().code != ErrorCode::kNotFound) {
+        NoteError(opened.error());
+        Drop(chain.hashes[asked->next]);
+      }
+      EndRead(asked, HoldOutcome::kMissing);
+    }
+  }
+  return true;
+}
+
+void DiskCache::EndRead(const std::shared_ptr<Asked>& asked, HoldOutcome outcome) {
+  awaited_count_ -= asked->request.chain.size() - asked->next;
+  {
+    const std::lock_guard lock(read_mutex_);
+    asked_.pop_front();
+  }
+  inbox_.Push(FramesEnded{asked->request.id, outcome});
+}
+
+void DiskCache::LearnRate(double seconds) {
+  constexpr double kForgetting = 0.95;
+  read_seconds_ = read_seconds_ * kForgetting + seconds;
+  read_bytes_ = read_bytes_ * kForgetting + static_cast<double>(store_->frame_bytes());
+  if (read_seconds_ > 0) bytes_per_second_ = read_bytes_ / read_seconds_;
+}
+
+}  // namespace roost::worker
