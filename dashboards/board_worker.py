@@ -59,9 +59,9 @@ WORKER = {
         ),
         row(
             "Blocks that travel",
-            panel("Fetches by outcome", "Orders to hold blocks that another worker has. What does not come is computed. wrong: a block "
+            panel("Fetches by outcome", "Blocks from another worker (peer) or the own disk. What does not come is computed. wrong: a block "
                   "that came was not the one asked for; nothing of it was used.", "cps",
-                  [("{{outcome}}", rate("roost_worker_arrivals_total", "outcome"))], stack=True),
+                  [("{{source}}: {{outcome}}", rate("roost_worker_arrivals_total", "source, outcome"))], stack=True),
             panel("Blocks that came", "Into the cache.", BLOCKS_PER_SECOND,
                   [("{{worker}}", rate("roost_worker_arrived_blocks_total", "worker"))]),
             panel("Bytes", "came: into the cache. served: to other workers.", "Bps",
@@ -78,6 +78,21 @@ WORKER = {
                   [("{{worker}}", now("roost_worker_transfer_memory_bytes", "worker"))]),
             panel("Refused", "Workers that were refused blocks. ticket: none that is valid now: look at the clocks. layout, numerics: "
                   "another model, or other arithmetic. busy: more than 16 at a time. handshake: no worker, or one without keys.", "cps", [("{{worker}}, {{reason}}", rate("roost_worker_transfer_refused_total", "worker, reason"))]),
+        ),
+        row(
+            "Blocks on disk",
+            panel("Blocks on disk", "Kept below --disk-cache.", "short",
+                  [("{{worker}}", now("roost_worker_disk_blocks", "worker"))]),
+            panel("Space", "Of the segments, those of other models included.", "bytes",
+                  [("{{worker}}", now("roost_worker_disk_bytes", "worker"))]),
+            panel("Disk in use", "1: blocks are kept on disk. 0: there is no disk, or it is off after ten errors in a minute.", "short",
+                  [("{{worker}}", now("roost_worker_disk_available", "worker"))]),
+            panel("Read and written", "Copies that make room are written too; at most --disk-write-rate.", "Bps",
+                  [("{{worker}}, read", rate("roost_worker_arrived_bytes_total", "worker", 'source="disk"')),
+                   ("{{worker}}, written", rate("roost_worker_disk_written_bytes_total", "worker"))]),
+            panel("Not written, or gone", "queue_full: no time to write them. reclaimed: for space. unreadable: and computed again. orphan: the "
+                  "block before is not there.", BLOCKS_PER_SECOND,
+                  [("{{worker}}: {{reason}}", rate("roost_worker_disk_dropped_blocks_total", "worker, reason"))]),
         ),
         row(
             "GPU",

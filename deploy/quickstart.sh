@@ -7,6 +7,8 @@
 #                                             synthetic:PRESET, a known shape with random weights (synthetic:small)
 #   ./deploy/quickstart.sh … --threads N      threads of your model's worker on the CPU; by default one for each processor
 #                                             that it may use. Give fewer where builds or other programs run beside it
+#   ./deploy/quickstart.sh … --disk-cache DIR  your model's worker, on the CPU, also keeps KV blocks in this folder, up to 4 GiB:
+#                                             the next start answers from there, and says so
 #   ./deploy/quickstart.sh … --once           stops at the end; exits with 0 only if all answers were complete and right
 #   ./deploy/quickstart.sh … --backend cpu    cpu or cuda; by default cuda where there are a CUDA toolkit and a GPU
 #
@@ -25,6 +27,7 @@ once=false
 model=
 backend_wanted=auto
 threads=
+disk=
 describe() { sed -n '2,/^set /{/^#/s/^# \{0,1\}//p}' deploy/quickstart.sh; }
 usage() {
   echo "quickstart: $1; --help says what there is" >&2
@@ -49,6 +52,11 @@ while [ $# -gt 0 ]; do
       threads=$2
       shift
       ;;
+    --disk-cache)
+      [ -n "${2:-}" ] || usage '--disk-cache needs a folder'
+      disk=$(cd "$called_from" && realpath -ms "$2")
+      shift
+      ;;
     --help | -h)
       describe
       exit
@@ -59,6 +67,8 @@ while [ $# -gt 0 ]; do
 done
 
 [ -z "$threads" ] || [ -n "$model" ] || usage '--threads is for --model; workers of the demo model have one thread each'
+
+[ -z "$disk" ] || [ -n "$model" ] || usage '--disk-cache is for --model'
 
 say() { printf '\n== %s\n' "$*"; }
 fail() { echo "quickstart: FAILED $*" >&2; exit 1; }
@@ -77,6 +87,7 @@ else
 fi
 [ -z "$model" ] || check_model "$model"
 choose_backend "$backend_wanted"
+[ -z "$disk" ] || [ "$backend" = cpu ] || usage '--disk-cache needs --backend cpu'
 if [ -n "${ROOST_BIN:-}" ]; then
   bin=$(cd "$called_from" && realpath -ms "$ROOST_BIN")
 else

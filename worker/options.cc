@@ -31,6 +31,7 @@ constexpr StepBounds kCpuSteps{.token_count = 512, .request_count = 64};
 constexpr StepBounds kCudaSteps{.token_count = 4096, .request_count = 256};
 constexpr double kMaxHoldMs = 24.0 * 3600 * 1000;
 constexpr double kMaxTransferBytes = 1e15;
+constexpr double kMaxDiskCacheBytes = 1e15;
 
 template <typename Table>
 std::vector<std::string> Names(const Table& table) {
@@ -182,6 +183,20 @@ Result<void> CheckRole(const WorkerOptions& options) {
     return InvalidArgument(kFlag, "{} needs --prefix-cache and --cache-events", options.role);
   }
   return {};
+}
+
+Result<void> CheckDisk(const WorkerOptions& options) {
+  if (options.disk_cache.empty()) {
+    if (options.disk_cache_bytes == 0) return {};
+    return InvalidArgument("disk-cache", "is missing: disk-cache-bytes has no meaning without it");
+  }
+  if (options.engine != kOwnEngine) return InvalidArgument("disk-cache", "blocks of another engine stay there");
+  if (options.backend == "cuda") return InvalidArgument("disk-cache", "blocks on CUDA can not be read yet");
+  if (options.prefix_cache == "off") return InvalidArgument("disk-cache", "needs --prefix-cache on");
+  constexpr std::uint64_t kLeast = kLeastSegments * kSegmentBytes;
+  if (options.disk_cache_bytes >= kLeast) return {};
+  return InvalidArgument("disk-cache-bytes", "{} are less than the {} that disk-cache needs",
+                         ByteSizeText(options.disk_cache_bytes), ByteSizeText(kLeast));
 }
 
 }  // namespace
@@ -400,6 +415,19 @@ void DeclareTransfer(WorkerOptions& options, ConfigParser& parser) {
            {0, kMostReaders});
 }
 
+void DeclareDisk(WorkerOptions& options, ConfigParser& parser) {
+  parser.Section("Blocks on disk")
+      .Add("disk-cache", options.disk_cache,
+           "Folder where KV blocks are also kept, so that a worker that starts again is warm; for one worker. It holds "
+           "prompts in readable form: encrypt what is below it. On the CPU alone")
+      .AddBytes("disk-cache-bytes", options.disk_cache_bytes,
+                "Space that disk-cache may take, at least 1 GiB (and 32 blocks of the model); needed with it",
+                {0, kMaxDiskCacheBytes})
+      .AddBytes("disk-write-rate", options.disk_write_rate,
+                "Bytes a second that are written to disk-cache, for what wears out; 0 for no bound",
+                {0, kMaxDiskCacheBytes});
+}
+
 void Declare(WorkerOptions& options, ConfigParser& parser) {
   DeclareModel(options, parser);
   DeclareAdapter(options, parser);
@@ -419,6 +447,7 @@ void Declare(WorkerOptions& options, ConfigParser& parser) {
   DeclareCache(options, parser);
   DeclareEngine(options, parser);
   DeclareTransfer(options, parser);
+  DeclareDisk(options, parser);
   parser.Section("Operation")
       .Add("metrics-address", options.metrics_address,
            "Address and port of /health, /livez, /ready, /metrics and /version, or unix:PATH of a socket for this user "
@@ -486,6 +515,7 @@ Result<void> Complete(WorkerOptions& options) {
   ROOST_RETURN_IF_ERROR(WorkerListener::Check(ListenerOf(options)));
   ROOST_RETURN_IF_ERROR(PlaceOfTransfer(options));
   ROOST_RETURN_IF_ERROR(CheckRole(options));
+  ROOST_RETURN_IF_ERROR(CheckDisk(options));
   ROOST_ASSIGN_OR_RETURN(const std::vector<TenantShare> shares, ParseTenantShares(options.tenant_share));
   ROOST_RETURN_IF_ERROR(ParseKvMemory(options.kv_memory));
   if (options.plan_ahead == "on" && options.verify_hits > 0) {
@@ -500,6 +530,7 @@ Result<void> Complete(WorkerOptions& options) {
 int ExitCodeOf(const Error& error) {
   switch (error.code) {
     case ErrorCode::kInvalidArgument: return EX_CONFIG;
+    case ErrorCode::kMethodNotAllowed: return EX_USAGE;
     case ErrorCode::kDataLoss: return EX_DATAERR;
     case ErrorCode::kNotFound: return EX_NOINPUT;
     case ErrorCode::kUnavailable: return EX_UNAVAILABLE;

@@ -14,6 +14,7 @@
 #include "common/base/result.h"
 #include "common/config/config.h"
 #include "common/wire/endpoint.h"
+#include "worker/disk/disk_cache.h"
 #include "worker/engine/engine.h"
 #include "worker/model/step_size.h"
 #include "worker/transfer/block_transfer.h"
@@ -86,6 +87,11 @@ struct WorkerOptions {
   std::uint32_t transfer_pulls = kDefaultPulls;
   std::uint32_t transfer_readers = kDefaultReaders;
 
+  // Blocks on disk
+  std::string disk_cache;              // a folder; empty: none
+  std::uint64_t disk_cache_bytes = 0;  // given with disk_cache
+  std::uint64_t disk_write_rate = kDefaultDiskWriteRate;
+
   // Operation
   std::string metrics_address = "127.0.0.1:0";
   std::string tls_cert;  // files; empty: plain HTTP
@@ -143,8 +149,9 @@ struct TransferPlace {
 // transfer_advertise. kInvalidArgument names the flag.
 [[nodiscard]] Result<TransferPlace> PlaceOfTransfer(const WorkerOptions& options);
 
-// The exit code of a process that can not start, after sysexits.h: 65 a damaged file, 66 a missing file, 69 an address
-// that can not be bound, 78 a model or value that is not supported, 70 anything else. (64: wrong flags.)
+// The exit code of a process that can not start, after sysexits.h: 64 a flag that has no meaning here, 65 a damaged
+// file, 66 a missing file, 69 an address that can not be bound, 78 a model or value that is not supported, 70 anything
+// else. (64: wrong flags.)
 [[nodiscard]] int ExitCodeOf(const Error& error);
 
 }  // namespace roost::worker

@@ -411,8 +411,47 @@ void CountTransferMemory(const WorkerOptions& options, TransferSetup& transfer, 
   model.memory_beside = [&, available = model.memory_limit_bytes](std::uint64_t block_bytes) -> Result<std::uint64_t> {
     const FrameSizes sizes{.block_tokens = options.block_tokens, .data_bytes = block_bytes};
     ROOST_ASSIGN_OR_RETURN(transfer.frame_count, FrameCountOf(sizes, options.transfer_bytes, available));
-    return FrameBytesOf(transfer, sizes);
+    const std::uint64_t disk_frames = options.disk_cache.empty() ? 0 : kDiskFrames + 1;
+    return FrameBytesOf(transfer, sizes) + disk_frames * sizes.frame_bytes();
   };
+}
+
+// Before the model is read: a folder that is taken stops the start at once. Null where no disk is asked for.
+Result<std::unique_ptr<DiskFolder>> TakeDiskFolder(const WorkerOptions& options, DeviceKind device) {
+  if (options.disk_cache.empty()) return std::unique_ptr<DiskFolder>();
+  if (device == DeviceKind::kCuda) {
+    return Error{ErrorCode::kMethodNotAllowed, "blocks on CUDA can not be read yet", "disk-cache"};
+  }
+  ROOST_ASSIGN_OR_RETURN(DiskFolder folder, DiskFolder::Take(options.disk_cache, options.disk_cache_bytes));
+  return std::make_unique<DiskFolder>(std::move(folder));
+}
+
+// Reads what an earlier process has left there.
+Result<DiskSetup> OpenDisk(const WorkerOptions& options, std::unique_ptr<DiskFolder> folder, const Model& model,
+                           PeerLayout layout) {
+  const Instant begin = SteadyClock().Now();
+  const std::unique_ptr<BlockReader> reader = model.MakeBlockReader();
+  const FrameSizes sizes{
+      .block_tokens = model.block_tokens(), .data_bytes = reader->block_bytes(), .dtype = reader->dtype()};
+  DiskSetup disk{.folder = std::move(folder),
+                 .files = std::make_unique<DiskFiles>(),
+                 .store = nullptr,
+                 .write_rate = options.disk_write_rate};
+  const DiskStoreOptions store{.shape = SegmentShape::Of(layout.layout, layout.numerics, sizes.frame_bytes()),
+                               .sizes = sizes,
+                               .bytes = options.disk_cache_bytes};
+  ROOST_ASSIGN_OR_RETURN(disk.store, DiskStore::Open(*disk.folder, *disk.files, store));
+  std::uint32_t block_count = 0;
+  disk.store->Visit([&](const DiskIndex& index) { block_count = index.size(); });
+  LogInfo("blocks on disk", {{"folder", options.disk_cache},
+                             {"blocks", block_count},
+                             {"orphans", disk.store->orphan_count()},
+                             {"bytes", disk.store->used_bytes()},
+                             {"seconds", ToSeconds(SteadyClock().Now() - begin)}});
+  for (const std::string& other : disk.store->other_folders()) {
+    LogInfo("blocks of another model or release are on disk", {{"folder", options.disk_cache + "/" + other}});
+  }
+  return disk;
 }
 
 // Lets blocks of the loaded model travel.
@@ -458,17 +497,26 @@ Result<WorkerSetup> PrepareWorker(const WorkerOptions& given) {
   std::optional<TransferSetup> transfer;
   WorkerSetup setup;
   setup.transfer_absence = TransferAbsence(options, KindOf(*model_options.ops));
+  ROOST_ASSIGN_OR_RETURN(std::unique_ptr<DiskFolder> disk, TakeDiskFolder(options, KindOf(*model_options.ops)));
   if (setup.transfer_absence.empty()) {
     ROOST_ASSIGN_OR_RETURN(transfer, ListenForWorkers(options));
-    CountTransferMemory(options, *transfer, model_options);
     if (options.transfer_readers == 0) setup.transfer_absence = "fetches only: no readers";
   } else if (options.role != "both") {
     return InvalidArgument("role", "{} is no use where no blocks travel: {}", options.role, setup.transfer_absence);
   }
+  // The disk needs its readable blocks and its inbox.
+  if (!transfer && disk) {
+    transfer = TransferSetup{.worker_id = options.worker_id, .pull_count = 0, .reader_count = 0};
+  }
+  if (transfer) CountTransferMemory(options, *transfer, model_options);
   ROOST_ASSIGN_OR_RETURN(LoadedModel loaded, LoadModel({options.model}, model_options));
   setup.compute_threads = std::move(compute_threads);
   setup.own.model = std::move(loaded.model);
   if (transfer) AddTransfer(options, loaded, *std::move(transfer), setup);
+  if (disk) {
+    ROOST_ASSIGN_OR_RETURN(setup.own.disk,
+                           OpenDisk(options, std::move(disk), *setup.own.model, setup.own.transfer->layout));
+  }
   ROOST_ASSIGN_OR_RETURN(setup.own.engine, EngineOptionsOf(options, *model_options.ops));
   setup.own.engine.stop_tokens = std::move(loaded.text.stop_tokens);
   PrepareGrammar(*tokenizer, setup.own.engine, std::move(compiler), setup);

@@ -26,15 +26,19 @@ OwnEngine::OwnEngine(OwnEngineSetup setup, const EngineSurroundings& surrounding
     : setup_(std::move(setup)),
       grammar_pool_(MakeGrammarPool(surroundings.clock)),
       transfer_(MakeTransfer(surroundings.clock)),
+      disk_(MakeDisk(surroundings.clock)),
       engine_(*setup_.model, surroundings.clock, OptionsWithParts()),
       thread_(engine_, surroundings.clock, surroundings.waker) {
   if (transfer_ == nullptr) return;
   thread_.SetTransfer(transfer_->fetches() ? &transfer_->source() : nullptr,
                       [transfer = transfer_.get()] { return transfer->travelling_bytes(); });
+  if (disk_ != nullptr) disk_->Start();
 }
 
 OwnEngine::~OwnEngine() {
-  if (transfer_ != nullptr) transfer_->StopFetching();  // its threads wake the engine's
+  // Their threads wake the engine's.
+  if (disk_ != nullptr) disk_->Stop();
+  if (transfer_ != nullptr) transfer_->StopFetching();
   thread_.Stop();
   grammar_pool_.reset();  // before the thread is destroyed: the pool wakes it
 }
@@ -53,6 +57,23 @@ std::unique_ptr<BlockTransfer> OwnEngine::MakeTransfer(const Clock& clock) {
                                          [this] { thread_.Nudge(); });
 }
 
+std::unique_ptr<DiskCache> OwnEngine::MakeDisk(const Clock& clock) {
+  constexpr std::uint32_t kQueuePart = 4;  // of the pool
+  if (!setup_.disk) return nullptr;
+  return std::make_unique<DiskCache>(
+      std::move(setup_.disk->store), transfer_->readable(), transfer_->inbox(), clock, [this] { thread_.Nudge(); },
+      DiskCache::Options{.write_rate = setup_.disk->write_rate,
+                         .queue_limit = setup_.model->block_count() / kQueuePart});
+}
+
+DiskStart OwnEngine::Disk() {
+  if (disk_ == nullptr) return {};
+  return {.runs = disk_->Snapshot(),
+          .most_blocks = disk_->capacity(),
+          .bytes_per_second = kFirstDiskRate,
+          .block_bytes = disk_->frame_bytes()};
+}
+
 EngineOptions OwnEngine::OptionsWithParts() const {
   EngineOptions options = setup_.engine;
   options.constrainer = grammar_pool_.get();
@@ -62,6 +83,10 @@ EngineOptions OwnEngine::OptionsWithParts() const {
   if (transfer_ != nullptr && transfer_->fetches()) {
     options.arriving = &transfer_->inbox();
     options.source = &transfer_->source();
+  }
+  if (disk_ != nullptr) {
+    options.arriving = &transfer_->inbox();
+    options.disk = disk_.get();
   }
   return options;
 }
@@ -80,7 +105,7 @@ void OwnEngine::Describe(wire::Hello& hello) const {
   hello.features.insert(kOrderFeatures);
   if (TellsLogprobs(setup_.engine)) hello.features.insert(Feature::kLogprobs);
   if (grammar_pool_ != nullptr) hello.features.insert(Feature::kConstrainsOutput);
-  if (transfer_ == nullptr) return;
+  if (transfer_ == nullptr || transfer_->stays()) return;
   hello.features.insert(Feature::kFollows);
   if (transfer_->fetches()) hello.features.insert(Feature::kHolds);
   hello.transfer = transfer_->Describe();
@@ -173,6 +198,9 @@ std::unique_ptr<WorkerEngine> Worker::TakeEngine() {
   if (own->transfer() != nullptr) {
     metrics_.SetTransfer([transfer = own->transfer()] { return transfer->counts(); });
   }
+  if (own->disk() != nullptr) {
+    metrics_.SetDisk([disk = own->disk()] { return disk->counts(); });
+  }
   return own;
 }
 
@@ -205,6 +233,7 @@ Result<void> Worker::MakeLinks(std::vector<wire::Endpoint> routers) {
   }
   LinkCore::Setup core{hello_, std::move(setup_.tokenizer), FirstEpoch(), {}};
   ROOST_ASSIGN_OR_RETURN(core.spans, OpenSpans());
+  core.disk = engine_->Disk();
   Resolver::Options names;
   names.names = std::move(routers);
   link_thread_ = std::make_unique<LinkThread>(std::move(core), std::move(names), std::move(keys), clock_, waker_,

@@ -23,6 +23,9 @@
 #include "common/wire/messages.h"
 #include "common/wire/socket.h"
 #include "worker/compute_threads.h"
+#include "worker/disk/disk_cache.h"
+#include "worker/disk/disk_files.h"
+#include "worker/disk/disk_store.h"
 #include "worker/engine/engine.h"
 #include "worker/engine/engine_thread.h"
 #include "worker/engine_api/worker_engine.h"
@@ -44,13 +47,22 @@ namespace roost::worker {
 //   OwnEngine ─ EngineThread ─ Engine ─ Model
 //                    ▲            └─ GrammarPool
 //                    └── Nudge ────────┘
-// and BlockTransfer, which wakes the thread too when blocks have come.
+// and BlockTransfer and DiskCache, which wake the thread too when blocks have come.
+// The disk of blocks.
+struct DiskSetup {
+  std::unique_ptr<DiskFolder> folder;  // held while the worker lives
+  std::unique_ptr<DiskFiles> files;
+  std::unique_ptr<DiskStore> store;
+  std::uint64_t write_rate = kDefaultDiskWriteRate;
+};
+
 struct OwnEngineSetup {
   std::unique_ptr<Model> model;
   EngineOptions engine;
   std::unique_ptr<const GrammarLibrary> grammar_library;  // null: requests under a constraint are refused
   GrammarPoolOptions grammar;
   std::optional<TransferSetup> transfer;  // none: blocks stay here
+  std::optional<DiskSetup> disk;          // none: blocks are kept in memory alone. It needs `transfer`
 };
 
 class OwnEngine final : public WorkerEngine {
@@ -63,15 +75,20 @@ class OwnEngine final : public WorkerEngine {
   [[nodiscard]] std::vector<kernels::MemoryUse> DeviceMemory() const override { return setup_.model->DeviceMemory(); }
   // Null: blocks stay here.
   [[nodiscard]] const BlockTransfer* transfer() const { return transfer_.get(); }
+  // Null: there is none.
+  [[nodiscard]] const DiskCache* disk() const { return disk_.get(); }
+  [[nodiscard]] DiskStart Disk() override;
 
  private:
   std::unique_ptr<GrammarPool> MakeGrammarPool(const Clock& clock);
   std::unique_ptr<BlockTransfer> MakeTransfer(const Clock& clock);
+  std::unique_ptr<DiskCache> MakeDisk(const Clock& clock);
   [[nodiscard]] EngineOptions OptionsWithParts() const;
 
   OwnEngineSetup setup_;
   std::unique_ptr<GrammarPool> grammar_pool_;
   std::unique_ptr<BlockTransfer> transfer_;
+  std::unique_ptr<DiskCache> disk_;
   Engine engine_;
   EngineThread thread_;
 };

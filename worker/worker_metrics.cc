@@ -39,11 +39,12 @@ auto CountersOf(metrics::Registry& registry, const metrics::Metric& metric,
 
 // Where blocks came from: the label `source`.
 constexpr const char* kPeerSource = "peer";
+constexpr const char* kDiskSourceName = "disk";
 
 template <std::size_t... kIndex>
-auto ArrivalCounters(metrics::Registry& registry, std::index_sequence<kIndex...>) {
-  return std::array{std::ref(
-      registry.Counter(metrics::kWorkerArrivals, {kPeerSource, std::string(wire::kHoldOutcomeNames[kIndex])}))...};
+auto ArrivalCounters(metrics::Registry& registry, const char* source, std::index_sequence<kIndex...>) {
+  return std::array{
+      std::ref(registry.Counter(metrics::kWorkerArrivals, {source, std::string(wire::kHoldOutcomeNames[kIndex])}))...};
 }
 
 // "0.5x", "1x" …
@@ -91,6 +92,10 @@ template <auto kField>
 double CountOf(const StepCounts& counts) {
   return static_cast<double>(counts.*kField);
 }
+template <auto kArrivals, auto kField>
+double ArrivedOf(const StepCounts& counts) {
+  return static_cast<double>(counts.*kArrivals.*kField);
+}
 constexpr StepCounter kStepCounters[] = {
     {metrics::kWorkerPromptTokens, &CountOf<&StepCounts::prompt_tokens>},
     {metrics::kWorkerCachedTokens, &CountOf<&StepCounts::cached_prompt_tokens>},
@@ -111,9 +116,14 @@ constexpr StepCounter kStepCounters[] = {
     {metrics::kWorkerVerifiedHits, &CountOf<&StepCounts::verified_hits>},
     {metrics::kWorkerWrongHits, &CountOf<&StepCounts::wrong_hits>},
     {metrics::kWorkerDistrustedBlocks, &CountOf<&StepCounts::distrusted_blocks>},
-    {metrics::kWorkerArrivedBytes, &CountOf<&StepCounts::arrived_bytes>, kPeerSource},
-    {metrics::kWorkerArrivedBlocks, &CountOf<&StepCounts::arrived_blocks>, kPeerSource},
-    {metrics::kWorkerArrivedPrefillSeconds, &CountOf<&StepCounts::arrived_prefill_seconds>, kPeerSource},
+    {metrics::kWorkerArrivedBytes, &ArrivedOf<&StepCounts::pulled, &ArrivalCounts::bytes>, kPeerSource},
+    {metrics::kWorkerArrivedBytes, &ArrivedOf<&StepCounts::restored, &ArrivalCounts::bytes>, kDiskSourceName},
+    {metrics::kWorkerArrivedBlocks, &ArrivedOf<&StepCounts::pulled, &ArrivalCounts::blocks>, kPeerSource},
+    {metrics::kWorkerArrivedBlocks, &ArrivedOf<&StepCounts::restored, &ArrivalCounts::blocks>, kDiskSourceName},
+    {metrics::kWorkerArrivedPrefillSeconds, &ArrivedOf<&StepCounts::pulled, &ArrivalCounts::prefill_seconds>,
+     kPeerSource},
+    {metrics::kWorkerArrivedPrefillSeconds, &ArrivedOf<&StepCounts::restored, &ArrivalCounts::prefill_seconds>,
+     kDiskSourceName},
 };
 
 struct StepGauge {
@@ -140,17 +150,29 @@ constexpr StepGauge kStepGauges[] = {
 
 struct StepTimes {
   const metrics::Metric& metric;
-  std::vector<double> StepCounts::*times;
+  const std::vector<double>& (*times)(const StepCounts&);
   std::string_view label = {};  // empty: the metric has none
 };
+template <auto kField>
+const std::vector<double>& TimesOf(const StepCounts& counts) {
+  return counts.*kField;
+}
+template <auto kArrivals, auto kField>
+const std::vector<double>& ArrivalTimesOf(const StepCounts& counts) {
+  return counts.*kArrivals.*kField;
+}
 constexpr StepTimes kStepTimes[] = {
-    {metrics::kWorkerTtft, &StepCounts::ttft_seconds},
-    {metrics::kWorkerInterToken, &StepCounts::inter_token_seconds},
-    {metrics::kWorkerQueueWait, &StepCounts::queue_wait_seconds},
-    {metrics::kWorkerPrefillSeconds, &StepCounts::prefill_seconds},
-    {metrics::kWorkerDecodeSeconds, &StepCounts::decode_seconds},
-    {metrics::kWorkerArrivalSeconds, &StepCounts::arrival_seconds, kPeerSource},
-    {metrics::kWorkerArrivalFirstFrameSeconds, &StepCounts::arrival_first_frame_seconds, kPeerSource},
+    {metrics::kWorkerTtft, &TimesOf<&StepCounts::ttft_seconds>},
+    {metrics::kWorkerInterToken, &TimesOf<&StepCounts::inter_token_seconds>},
+    {metrics::kWorkerQueueWait, &TimesOf<&StepCounts::queue_wait_seconds>},
+    {metrics::kWorkerPrefillSeconds, &TimesOf<&StepCounts::prefill_seconds>},
+    {metrics::kWorkerDecodeSeconds, &TimesOf<&StepCounts::decode_seconds>},
+    {metrics::kWorkerArrivalSeconds, &ArrivalTimesOf<&StepCounts::pulled, &ArrivalCounts::seconds>, kPeerSource},
+    {metrics::kWorkerArrivalSeconds, &ArrivalTimesOf<&StepCounts::restored, &ArrivalCounts::seconds>, kDiskSourceName},
+    {metrics::kWorkerArrivalFirstFrameSeconds,
+     &ArrivalTimesOf<&StepCounts::pulled, &ArrivalCounts::first_frame_seconds>, kPeerSource},
+    {metrics::kWorkerArrivalFirstFrameSeconds,
+     &ArrivalTimesOf<&StepCounts::restored, &ArrivalCounts::first_frame_seconds>, kDiskSourceName},
 };
 
 template <typename Row>
@@ -189,11 +211,17 @@ WorkerMetrics::WorkerMetrics(metrics::Registry& registry)
       estimated_hit_ratios_(HitRatioGauges(registry, std::make_index_sequence<kPoolMultiples.size()>())),
       step_seconds_(registry.Histogram(metrics::kWorkerStepSeconds)),
       gpu_memory_{GpuMemoryOf(0)},
-      arrivals_(ArrivalCounters(registry, std::make_index_sequence<wire::kHoldOutcomeNames.size()>())),
+      pulls_(ArrivalCounters(registry, kPeerSource, std::make_index_sequence<wire::kHoldOutcomeNames.size()>())),
+      restores_(ArrivalCounters(registry, kDiskSourceName, std::make_index_sequence<wire::kHoldOutcomeNames.size()>())),
       served_bytes_(registry.Counter(metrics::kWorkerServedBytes)),
       transfer_readers_(registry.Gauge(metrics::kWorkerTransferReaders)),
       transfer_memory_(registry.Gauge(metrics::kWorkerTransferMemory)),
       transfer_refused_(CountersOf(registry, metrics::kWorkerTransferRefused, wire::kFetchRefusalNames)),
+      disk_bytes_(registry.Gauge(metrics::kWorkerDiskBytes)),
+      disk_blocks_(registry.Gauge(metrics::kWorkerDiskBlocks)),
+      disk_available_(registry.Gauge(metrics::kWorkerDiskAvailable)),
+      disk_written_(registry.Counter(metrics::kWorkerDiskWrittenBytes)),
+      disk_dropped_(CountersOf(registry, metrics::kWorkerDiskDroppedBlocks, kDiskDropNames)),
       links_up_(registry.Gauge(metrics::kWorkerLinks, {"up"})),
       links_down_(registry.Gauge(metrics::kWorkerLinks, {"down"})),
       refusals_(CountersOf(registry, metrics::kWorkerRefusals, kRefusalReasons)),
@@ -229,10 +257,11 @@ void WorkerMetrics::OnStep(const StepReport& report) {
   }
   for (std::size_t i = 0; i < step_gauges_.size(); ++i) step_gauges_[i].get().Set(kStepGauges[i].value(report));
   for (std::size_t i = 0; i < step_histograms_.size(); ++i) {
-    ObserveAll(step_histograms_[i], report.counts.*kStepTimes[i].times);
+    ObserveAll(step_histograms_[i], kStepTimes[i].times(report.counts));
   }
   AddAll(computed_prompt_tokens_, report.counts.computed_prompt_tokens);
-  AddAll(arrivals_, report.counts.arrivals);
+  AddAll(pulls_, report.counts.pulled.ends);
+  AddAll(restores_, report.counts.restored.ends);
   CountCache(report);
   if (report.device_memory) OnGpuMemory(*report.device_memory);
   // A report without a step has no step time.
@@ -263,6 +292,16 @@ void WorkerMetrics::OnRound(const LinkCounts& counts, Links links) {
   Add(engine_absences_, counts.engine_absences - counted_.engine_absences);
   counted_ = counts;
   if (transfer_) CountTransfer(transfer_());
+  if (disk_) CountDisk(disk_());
+}
+
+void WorkerMetrics::CountDisk(const DiskCounts& counts) {
+  disk_bytes_.Set(static_cast<double>(counts.used_bytes));
+  disk_blocks_.Set(static_cast<double>(counts.blocks));
+  disk_available_.Set(counts.is_available ? 1 : 0);
+  Add(disk_written_, counts.written_bytes - counted_disk_.written_bytes);
+  AddNew(disk_dropped_, counts.dropped, counted_disk_.dropped);
+  counted_disk_ = counts;
 }
 
 void WorkerMetrics::CountTransfer(const TransferCounts& counts) {

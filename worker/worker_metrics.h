@@ -15,6 +15,7 @@
 #include "common/http/tls_context.h"
 #include "common/metrics/registry.h"
 #include "kernels/memory_use.h"
+#include "worker/disk/disk_cache.h"
 #include "worker/engine_api/cache_view_counts.h"
 #include "worker/link/link_thread.h"
 #include "worker/transfer/block_transfer.h"
@@ -33,6 +34,8 @@ class WorkerMetrics final : public LinkObserver {
   void OnRound(const LinkCounts& counts, Links links) override;
   // Before the first round: from now on each round asks for what other workers have fetched.
   void SetTransfer(std::function<TransferCounts()> transfer) { transfer_ = std::move(transfer); }
+  // The same of the disk.
+  void SetDisk(std::function<DiskCounts()> disk) { disk_ = std::move(disk); }
   // The totals of an engine's events. From one thread, any.
   void OnViewCounts(const CacheViewCounts& counts);
   // From any thread.
@@ -50,6 +53,7 @@ class WorkerMetrics final : public LinkObserver {
   GpuMemory GpuMemoryOf(std::size_t gpu);
   void CountCache(const StepReport& report);
   void CountTransfer(const TransferCounts& counts);
+  void CountDisk(const DiskCounts& counts);
 
   metrics::Registry& registry_;
   // One for each row of the tables of what steps report: StepCounts, StepReport and its load.
@@ -65,11 +69,17 @@ class WorkerMetrics final : public LinkObserver {
   std::array<GaugeRef, kPoolMultiples.size()> estimated_hit_ratios_;
   prometheus::Histogram& step_seconds_;
   std::vector<GpuMemory> gpu_memory_;  // of each GPU; the first is always there
-  std::array<CounterRef, wire::kHoldOutcomeNames.size()> arrivals_;
+  std::array<CounterRef, wire::kHoldOutcomeNames.size()> pulls_;
+  std::array<CounterRef, wire::kHoldOutcomeNames.size()> restores_;
   prometheus::Counter& served_bytes_;
   prometheus::Gauge& transfer_readers_;
   prometheus::Gauge& transfer_memory_;
   std::array<CounterRef, wire::kFetchRefusalNames.size()> transfer_refused_;
+  prometheus::Gauge& disk_bytes_;
+  prometheus::Gauge& disk_blocks_;
+  prometheus::Gauge& disk_available_;
+  prometheus::Counter& disk_written_;
+  std::array<CounterRef, kDiskDropNames.size()> disk_dropped_;
   prometheus::Gauge& links_up_;
   prometheus::Gauge& links_down_;
   std::array<CounterRef, kRefusalReasonCount> refusals_;
@@ -87,7 +97,9 @@ class WorkerMetrics final : public LinkObserver {
   CacheViewCounts counted_view_;  // as below, of OnViewCounts
   std::function<TransferCounts()> transfer_;
   TransferCounts counted_transfer_;  // as below, of transfer_
-  LinkCounts counted_;               // the link's counts that the counters include already
+  std::function<DiskCounts()> disk_;
+  DiskCounts counted_disk_;  // as below, of disk_
+  LinkCounts counted_;       // the link's counts that the counters include already
 };
 
 }  // namespace roost::worker

@@ -323,7 +323,7 @@ inline constexpr Metric kWorkerComputeThreads{Kind::kGauge, "roost_worker_comput
 inline constexpr Metric kWorkerGpuMemory{Kind::kGauge, "roost_worker_gpu_memory_bytes", "gpu,state",
     "Memory of the worker's GPUs by state: used (by all processes) or free. 0 on the CPU."};
 inline constexpr Metric kWorkerArrivals{Kind::kCounter, "roost_worker_arrivals_total", "source,outcome",
-    "Orders to hold blocks that another worker has, by how they ended: complete, missing (the source does not hold the rest), busy, slow, broken, wrong, no_room, cancelled or refused."};
+    "Orders to hold blocks that another worker (source peer) or the worker's disk (disk) has, by how they ended: complete, missing (the source does not hold the rest), busy, slow, broken, wrong, no_room, cancelled or refused."};
 inline constexpr Metric kWorkerArrivedBytes{Kind::kCounter, "roost_worker_arrived_bytes_total", "source",
     "Bytes of blocks that came and are in the cache."};
 inline constexpr Metric kWorkerArrivedBlocks{Kind::kCounter, "roost_worker_arrived_blocks_total", "source",
@@ -342,6 +342,17 @@ inline constexpr Metric kWorkerTransferMemory{Kind::kGauge, "roost_worker_transf
     "Memory of blocks that have come and wait for a step, at most --transfer-memory."};
 inline constexpr Metric kWorkerTransferRefused{Kind::kCounter, "roost_worker_transfer_refused_total", "reason",
     "Workers that were refused blocks, by reason: ticket, layout, numerics, busy or handshake."};
+inline constexpr Metric kWorkerDiskBytes{Kind::kGauge, "roost_worker_disk_bytes", "",
+    "Bytes of the segments below --disk-cache, those of other models included; 0 without a disk."};
+inline constexpr Metric kWorkerDiskBlocks{Kind::kGauge, "roost_worker_disk_blocks", "",
+    "Blocks on the disk."};
+inline constexpr Metric kWorkerDiskAvailable{Kind::kGauge, "roost_worker_disk_available", "",
+    "1 while blocks are kept on the disk and read from it; 0 without a disk, or after ten errors in a minute."};
+inline constexpr Metric kWorkerDiskWrittenBytes{Kind::kCounter, "roost_worker_disk_written_bytes_total", "",
+    "Bytes of blocks written to the disk, copies of used blocks included."};
+inline constexpr Metric kWorkerDiskDroppedBlocks{Kind::kCounter, "roost_worker_disk_dropped_blocks_total", "reason",
+    "Blocks that were not written or left the disk, by reason: queue_full (there was no time to write them), reclaimed (for space), "
+    "unreadable, erased, or orphan (the block before is not there)."};
 inline constexpr Metric kWorkerLinks{Kind::kGauge, "roost_worker_links", "state",
     "Links to routers, by state: up or down."};
 inline constexpr Metric kWorkerRefusals{Kind::kCounter, "roost_worker_refusals_total", "reason",

@@ -1,4 +1,4 @@
-# Sourced: serves the user's model. Needs cluster.sh.
+# Sourced: serves the user's model. Needs cluster.sh, and disk: the folder of its blocks, or nothing.
 
 # chat_example MODEL QUESTION, completion_example MODEL PROMPT: set example_path and example_body to a valid request.
 chat_example() {
@@ -62,6 +62,7 @@ serve_model() {
   tokens=$(memory_figure kv_tokens)
   [ "$tokens" -ge "$context" ] || context=$tokens
   [ "$backend" = cuda ] || flags=(--kv-memory "$(memory_figure kv_memory)" --threads "${threads:-0}")
+  [ -z "$disk" ] || flags+=(--disk-cache "$disk" --disk-cache-bytes 4GiB)
   logs=$figures/cluster
   mkdir "$logs"
   start_router "$http" "$link_address"
@@ -76,4 +77,26 @@ serve_model() {
   fi
   say 'a first request'
   ask_example
+  [ -z "$disk" ] || tell_disk
 }
+
+# tell_disk: waits until the blocks of the example are on disk, and says what came from there. A prompt shorter than a block
+# leaves none.
+tell_disk() {
+  local worker deadline=$((SECONDS + 10)) blocks=0 restored
+  worker=$(print_metrics | tail -n 1 | cut -d ' ' -f 4)
+  while ((SECONDS < deadline)); do
+    blocks=$(metric_of "$worker" roost_worker_disk_blocks)
+    [ "$blocks" = 0 ] || break
+    sleep 0.1
+  done
+  restored=$(metric_of "$worker" 'roost_worker_arrived_blocks_total.*source="disk"')
+  if [ "$restored" -gt 0 ]; then
+    echo "The disk answered: $restored KV blocks of the prompt came from $disk."
+  else
+    echo "$disk has $blocks KV blocks now: the next start with the same request answers from there."
+  fi
+}
+
+# metric_of URL NAME: its value, as a whole number.
+metric_of() { curl -sS "$1" | sed -n "s/^$2.* \([0-9]*\)[.0-9]*$/\1/p" | head -n 1; }

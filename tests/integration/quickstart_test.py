@@ -207,6 +207,16 @@ class OwnModelTest(Folder):
     def test_one_worker_has_all_processors_unless_some_are_left_for_others(self):
         self.assertIn("--threads 0", self.worker_arguments())
 
+    def test_a_second_start_answers_from_the_disk(self):
+        disk = self.folder / "disk"
+        arguments = ("--model", str(DEMO_MODEL), "--disk-cache", str(disk))
+        first = quickstart(*arguments)
+        self.assertEqual(first.returncode, 0, first.stdout + first.stderr)
+        self.assertRegex(first.stdout, rf"{disk} has [1-9]\d* KV blocks now: the next start")
+        second = quickstart(*arguments)
+        self.assertEqual(second.returncode, 0, second.stdout + second.stderr)
+        self.assertRegex(second.stdout, r"The disk answered: [1-9]\d* KV blocks of the prompt came from ")
+
     def test_threads_are_the_workers(self):
         self.assertIn("--threads 1", self.worker_arguments("--threads", "1"))
 
@@ -220,7 +230,7 @@ class HelpTest(unittest.TestCase):
     def test_help_has_every_flag_and_variable(self):
         done = quickstart("--help")
         self.assertEqual((done.returncode, done.stderr), (0, ""))
-        for word in ("--model DIR", "--threads N", "--once", "--backend cpu", "ROOST_HTTP_ADDRESS", "ROOST_BIN"):
+        for word in ("--model DIR", "--threads N", "--disk-cache DIR", "--once", "--backend cpu", "ROOST_HTTP_ADDRESS", "ROOST_BIN"):
             self.assertIn(word, done.stdout)
         self.assertNotIn("set -e", done.stdout)
 

@@ -12,7 +12,7 @@ sys.path.insert(0, str(DEPLOY))
 
 import render  # noqa: E402
 
-FOLDERS = ("base", "overlays/apart", "overlays/cpu", "overlays/cuda", "overlays/models", "overlays/monitoring", "overlays/secure",
+FOLDERS = ("base", "overlays/apart", "overlays/cpu", "overlays/cuda", "overlays/disk", "overlays/models", "overlays/monitoring", "overlays/secure",
            "overlays/production", "overlays/vllm")
 ENGINE = "engine"  # the container of another program, beside a worker
 

@@ -127,7 +127,7 @@ void SimWorker::RunEngine() {
   report.tokens.insert(report.tokens.end(), rejected_.begin(), rejected_.end());
   rejected_.clear();
   for (const worker::EngineAnswer& answer : report.answers) answers_.push_back(answer);
-  for (std::size_t i = 0; i < hold_ends_.size(); ++i) hold_ends_[i] += report.counts.arrivals[i];
+  for (std::size_t i = 0; i < hold_ends_.size(); ++i) hold_ends_[i] += report.counts.pulled.ends[i];
   if (std::exchange(lose_next_report_, false)) return core_.OnOutput(worker::OutputLost{});
   core_.OnOutput(std::move(report));
   for (const worker::EngineAnswer& answer : std::exchange(answers_, {})) core_.OnOutput(answer);

@@ -14,7 +14,7 @@ ALLOWED = {
     "router": {"common"},
 }
 # What only the own engine uses.
-WORKER_PARTS = {"worker/backend", "worker/cache", "worker/grammar", "worker/model", "worker/sample", "worker/sched"}
+WORKER_PARTS = {"worker/backend", "worker/cache", "worker/disk", "worker/grammar", "worker/model", "worker/sample", "worker/sched"}
 # Within the daemons: pure parts do not include the parts with threads and sockets. Folder -> folders that it must not include.
 FORBIDDEN = {
     "common/base": {"common/config", "common/http", "common/json", "common/metrics", "common/prefix", "common/text", "common/trace", "common/wire"},
@@ -25,6 +25,7 @@ FORBIDDEN = {
     "worker/engine": {"worker/link", "worker/adapters"},
     "worker/link": {*WORKER_PARTS, "worker/engine", "worker/adapters"},
     "worker/adapters": {*WORKER_PARTS, "worker/engine", "worker/link", "worker/transfer"},
+    "worker/disk": {*(WORKER_PARTS - {"worker/disk", "worker/model"}), "worker/engine", "worker/link", "worker/adapters"},
     "worker/transfer": {*(WORKER_PARTS - {"worker/model"}), "worker/engine", "worker/link", "worker/adapters"},
     "worker/model": {"worker/cache", "worker/sched", "worker/engine", "worker/link"},
     "router/index": {"router/route", "router/fleet", "router/api", "common/http"},

@@ -291,6 +291,25 @@ TEST(WorkerOptionsTest, AnAddressThatNoOtherHostCouldDialNeedsAnother) {
   EXPECT_EQ(parse("0.0.0.0:0", "10.0.0.5:7100").error().field, "transfer-address");
 }
 
+TEST(WorkerOptionsTest, ADiskNeedsItsSizeAndAnEngineWhoseBlocksCanBeRead) {
+  const auto parse = [](std::vector<const char*> more) {
+    more.insert(more.begin(), {"--model", "m", "--disk-cache", "/d"});
+    return Parse(more);
+  };
+  EXPECT_TRUE(Parse({"--model", "m"})->disk_cache.empty());
+  const auto options = parse({"--disk-cache-bytes", "100GB"});
+  ASSERT_TRUE(options.ok()) << options.error().ToString();
+  EXPECT_EQ(options->disk_cache_bytes, 100'000'000'000U);
+  EXPECT_EQ(options->disk_write_rate, 40'000'000U);
+  EXPECT_EQ(parse({"--disk-cache-bytes", "1GiB", "--disk-write-rate", "0"})->disk_write_rate, 0U);
+  EXPECT_EQ(parse({}).error().field, "disk-cache-bytes");
+  EXPECT_EQ(parse({"--disk-cache-bytes", "1023MiB"}).error().field, "disk-cache-bytes");
+  EXPECT_EQ(Parse({"--model", "m", "--disk-cache-bytes", "1GiB"}).error().field, "disk-cache");
+  EXPECT_EQ(parse({"--disk-cache-bytes", "1GiB", "--backend", "cuda"}).error().field, "disk-cache");
+  EXPECT_EQ(parse({"--disk-cache-bytes", "1GiB", "--engine", "vllm"}).error().field, "disk-cache");
+  EXPECT_EQ(parse({"--disk-cache-bytes", "1GiB", "--prefix-cache", "off"}).error().field, "disk-cache");
+}
+
 TEST(WorkerOptionsTest, ExitCodesTellFilesFromAddresses) {
   EXPECT_EQ(ExitCodeOf({ErrorCode::kDataLoss, "", ""}), 65);
   EXPECT_EQ(ExitCodeOf({ErrorCode::kNotFound, "", ""}), 66);

@@ -58,12 +58,12 @@ TEST_F(WorkerMetricsTest, CountsOfStepsAddUp) {
 
 TEST_F(WorkerMetricsTest, BlocksThatCameAndWereServedAddUp) {
   StepReport report;
-  report.counts.arrivals[static_cast<std::size_t>(wire::HoldOutcome::kNoRoom)] = 2;
-  report.counts.arrived_blocks = 3;
-  report.counts.arrived_bytes = 400;
-  report.counts.arrived_prefill_seconds = 0.5;
-  report.counts.arrival_seconds = {0.25, 1};
-  report.counts.arrival_first_frame_seconds = {0.125};
+  report.counts.pulled.ends[static_cast<std::size_t>(wire::HoldOutcome::kNoRoom)] = 2;
+  report.counts.pulled.blocks = 3;
+  report.counts.pulled.bytes = 400;
+  report.counts.pulled.prefill_seconds = 0.5;
+  report.counts.pulled.seconds = {0.25, 1};
+  report.counts.pulled.first_frame_seconds = {0.125};
   metrics_.OnStep(report);
   metrics_.OnStep(report);
   TransferCounts counts;

@@ -123,6 +123,7 @@ class PrefixCache {
 
   // The tenants that computed the blocks. Sequences are its users too.
   [[nodiscard]] TenantBlocks& tenants() { return tenants_; }
+  [[nodiscard]] const TenantBlocks& tenants() const { return tenants_; }
 
   // ---- what is kept ----
 

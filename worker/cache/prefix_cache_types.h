@@ -15,8 +15,9 @@
 
 namespace roost::worker {
 
-// The worker that a block's K and V came from. 0: they were computed here.
+// Where a block's K and V came from: another worker, or the disk. 0: they were computed here.
 using SourceId = StrongId<struct SourceTag, std::uint16_t>;
+inline constexpr SourceId kDiskSource{0xFFFF};  // this worker's own disk
 
 // A sequence as the cache sees it: block i has hash hashes[i] and tokens[i·B .. (i+1)·B). A view that is valid for one
 // call.

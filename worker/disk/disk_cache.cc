@@ -30,7 +30,7 @@ DiskCache::DiskCache(std::unique_ptr<DiskStore> store, ReadableBlocks& readable,
       clock_(clock),
       wake_(std::move(wake)),
       options_(options),
-      memory_(std::make_shared<FrameMemory>(readable.sizes(), kDiskFrames)),
+      memory_(std::make_shared<FrameMemory>(readable.sizes(), options.frame_count)),
       queue_(options.queue_limit),
       copy_(readable.sizes()) {
   ROOST_CHECK(readable.sizes().frame_bytes() == store_->frame_bytes());
@@ -228,7 +228,7 @@ bool DiskCache::WriteNext() {
   return !block || WriteBlock(*block);
 }
 
-// Of a block that is there already nothing is written.
+// A block that is there already is not written again.
 bool DiskCache::WriteBlock(const DiskBlock& block) {
   if (store_->Use(block.hash)) return true;
   if (!store_->Takes(block)) {

@@ -45,7 +45,7 @@
 namespace roost::worker {
 
 inline constexpr std::uint64_t kDefaultDiskWriteRate = 40'000'000;  // bytes/s
-inline constexpr std::size_t kDiskFrames = 16;                      // that may wait for the engine
+inline constexpr std::size_t kDiskFrames = 16;
 inline constexpr std::chrono::seconds kFullPause{10};
 inline constexpr std::size_t kMostErrors = 10;
 inline constexpr std::chrono::seconds kErrorWindow{60};
@@ -60,7 +60,7 @@ struct DiskCounts {
   bool is_available = true;
 };
 
-// What has happened since the last time, and the set as of then.
+// The changes since the last time, and the set as of then.
 struct DiskNews {
   struct Erased {
     std::uint64_t id = 0;
@@ -78,6 +78,7 @@ class DiskCache final : public FrameSource {
   struct Options {
     std::uint64_t write_rate = kDefaultDiskWriteRate;  // bytes/s; 0: no bound
     std::size_t queue_limit = 0;                       // blocks that wait to be written
+    std::size_t frame_count = kDiskFrames;             // that may wait for the engine
   };
 
   // All but the store outlive it. `wake` is called from its threads when there is news.

@@ -28,7 +28,7 @@ class DiskFiles {
   // All of the bytes. kDataLoss: the file ends before.
   [[nodiscard]] virtual Result<void> Read(const Path& path, std::uint64_t offset, std::span<std::byte> to);
   [[nodiscard]] virtual Result<void> Write(const Path& path, std::uint64_t offset, std::span<const std::byte> from);
-  // What was written is on the medium, and no longer in the page cache.
+  // All that was written is on the medium, and no longer in the page cache.
   [[nodiscard]] virtual Result<void> Sync(const Path& path);
   // Begins to write out what was written, and gives back the page cache of what is on the medium already.
   virtual void FlushSoon(const Path& path);

@@ -114,7 +114,9 @@ Result<void> DiskStore::ReadAll() {
   segment_count_ = segments_.size();
   // Appending goes on where it was; an earlier segment that was never sealed is as good as it is.
   if (!segments_.empty() && !segments_.rbegin()->second.is_sealed) open_ = segments_.rbegin()->first;
-  return SealIfFull();
+  const Result<void> sealed = SealIfFull();
+  if (!sealed.ok()) return InvalidArgument(kFlag, "can not be written: {}", sealed.error().ToString());
+  return {};
 }
 
 void DiskStore::FindOthers(const DiskFiles::Path& dir) {
@@ -326,7 +328,7 @@ Result<void> DiskStore::RemoveOldest() {
   return {};
 }
 
-// What is still live in it leaves with what continues it elsewhere.
+// Its blocks leave with those that continue them elsewhere.
 void DiskStore::DropSegment(std::uint64_t number, DiskDrop reason) {
   const auto found = segments_.find(number);
   std::vector<DiskPlace> places;
@@ -489,7 +491,7 @@ bool DiskStore::BeginsLike(BlockHash hash, const wire::PromptToEvict& prompt) co
   FrameBuffer frame(options_.sizes);
   if (!files_.Read(PathOf(place.segment), options_.shape.FrameOffset(place.slot), frame.bytes()).ok()) return true;
   const Result<OpenedFrame> opened = OpenFrame(frame);
-  if (!opened.ok()) return true;  // nobody can read it, and nobody can say what it is
+  if (!opened.ok()) return true;  // it can not be read, so it may be what is named
   const std::size_t count = std::min(prompt.tokens.size(), opened->tokens.size());
   return opened->block.root == prompt.root &&
          std::equal(prompt.tokens.begin(), prompt.tokens.begin() + static_cast<std::ptrdiff_t>(count),

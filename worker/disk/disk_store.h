@@ -131,7 +131,7 @@ class DiskStore {
     std::vector<BlockHash> fronts;  // the last block first: each goes if nothing continues it any more
   };
   [[nodiscard]] std::uint32_t Erase(const Erasure& erasure, DiskDrop reason);
-  // What an order names.
+  // The blocks that an order names.
   [[nodiscard]] Erasure ErasureOf(const wire::Evict& order) const;
 
  private:

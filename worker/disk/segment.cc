@@ -44,8 +44,8 @@ enum class Kind : std::uint32_t { kNone, kBlock, kErased };
 struct EntryLine {
   Kind kind = Kind::kNone;
   std::uint32_t slot = 0;
-  BlockHash hash;
-  BlockHash before;
+  BlockHash hash = {};
+  BlockHash before = {};
   std::uint64_t tenant = 0;
   std::uint32_t position = 0;
   std::uint32_t zero = 0;

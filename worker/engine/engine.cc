@@ -8,6 +8,7 @@
 #include "common/base/check.h"
 #include "worker/cache/cache_views.h"
 #include "worker/cache/eviction/eviction_factory.h"
+#include "worker/disk/disk_cache.h"
 #include "worker/engine/constraint_queue.h"
 #include "worker/engine/engine_state.h"
 #include "worker/sample/sampler.h"
@@ -45,7 +46,8 @@ SchedulerOptions SchedulerOptionsOf(const EngineOptions& options, std::uint32_t 
           .max_partial_prefills = options.max_partial_prefills,
           .policy = options.schedule_policy,
           .first_token_target = options.first_token_target,
-          .max_scored_tokens = kMaxFurtherLogits};
+          .max_scored_tokens = kMaxFurtherLogits,
+          .disk = options.disk};
 }
 
 std::unique_ptr<EvictionPolicy> MakePolicy(const EngineOptions& options, std::uint32_t block_count) {
@@ -127,11 +129,13 @@ Engine::State::State(Model& model_in, const Clock& clock_in, EngineOptions optio
       verifier(cache, scheduler, options.verify_hits_share, model.arithmetic().batch_tolerance),
       watch(cache, scheduler),
       constraints(options.constrainer, options.max_waiting_requests),
-      erasures(cache, scheduler.sequences(), scheduler.arrivals()),
-      holds(scheduler.arrivals(), scheduler.pace(),
-            {.readable = options.readable, .arriving = options.arriving, .source = options.source},
-            model.block_tokens()),
+      erasures(cache, scheduler.sequences(), scheduler.arrivals(), options.disk),
+      holds(
+          scheduler.arrivals(), scheduler.pace(),
+          {.readable = options.readable, .arriving = options.arriving, .source = options.source, .disk = options.disk},
+          model.block_tokens()),
       publisher(cache, options.readable),
+      disk_offers(cache, options.disk),
       count_rows(std::min(options.max_running_requests, options.max_batch_tokens)) {
   ROOST_CHECK(!options.plan_ahead || options.verify_hits_share == 0,
               "plan_ahead can not be combined with verify_hits_share");
@@ -313,6 +317,7 @@ RequestEvent Engine::State::End(SequenceId id, wire::FinishReason reason, std::o
 
 void Engine::State::Forget(SequenceId id) {
   watch.OnEnd(scheduler.Get(id));
+  disk_offers.OnEnd(scheduler.Get(id), publisher.begun_count());
   scheduler.Remove(id);
   requests.ForgetChoice(id);
 }
@@ -320,6 +325,7 @@ void Engine::State::Forget(SequenceId id) {
 void Engine::State::ForgetRequest(RequestKey key) {
   for (const SequenceId id : requests.Find(key)->sequences) {
     watch.OnEnd(scheduler.Get(id));
+    disk_offers.OnEnd(scheduler.Get(id), publisher.begun_count());
     scheduler.Remove(id);
   }
   requests.Forget(key);
@@ -354,7 +360,8 @@ bool Engine::HasWork() const {
   const bool has_requests = !state_->requests.empty() && !state_->awaits_blocks_only;
   return has_requests || !state_->pending_events.empty() || state_->verifier.busy() || state_->is_under_way ||
          (!state_->constraints.empty() && state_->constraints.IsDue(state_->clock.Now())) ||
-         state_->erasures.open_count() > 0 || state_->scheduler.arrivals().has_ended() || state_->holds.has_news();
+         state_->erasures.has_work() || state_->scheduler.arrivals().has_ended() || state_->holds.has_news() ||
+         (state_->options.disk != nullptr && state_->options.disk->has_news());
 }
 std::optional<Instant> Engine::AwaitsBlocksUntil() const {
   const std::optional<Instant> end = state_->scheduler.arrivals().NextEnd();
@@ -366,6 +373,9 @@ void Engine::TakeNews() { state_->holds.TakeNews(); }
 StepReport Engine::Step() { return state_->Step(); }
 void Engine::SetPulse(std::function<void()> pulse) { state_->model.SetPulse(std::move(pulse)); }
 std::vector<wire::StoredRun> Engine::Snapshot() const { return worker::Snapshot(state_->cache.tree()); }
+std::vector<wire::StoredRun> Engine::DiskSnapshot() const {
+  return state_->options.disk == nullptr ? std::vector<wire::StoredRun>() : state_->options.disk->Snapshot();
+}
 std::uint32_t Engine::max_context_tokens() const { return state_->max_context_tokens; }
 Result<void> Engine::CheckInvariants() const { return state_->scheduler.CheckInvariants(); }
 

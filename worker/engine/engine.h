@@ -38,6 +38,7 @@
 namespace roost::worker {
 
 class Constrainer;
+class DiskCache;
 class FrameInbox;
 class FrameSource;
 class ReadableBlocks;
@@ -77,8 +78,11 @@ struct EngineOptions {
   // The ways of blocks to and from other workers; they outlive the engine. Null: blocks stay here, and Holds are
   // refused.
   ReadableBlocks* readable = nullptr;  // where it tells which blocks may be read; of its model
-  FrameInbox* arriving = nullptr;      // what has come for its Holds
+  FrameInbox* arriving = nullptr;      // what has come for its Holds, and from the disk
   FrameSource* source = nullptr;       // of what comes; the engine cancels what it no longer wants
+
+  // Where blocks are also kept; it outlives the engine, and needs the two before. Null: nowhere.
+  DiskCache* disk = nullptr;
 
   // The queue.
   SchedulePolicy schedule_policy = SchedulePolicy::kFcfs;
@@ -156,6 +160,9 @@ class Engine {
 
   // All ready blocks, parents before children.
   [[nodiscard]] std::vector<wire::StoredRun> Snapshot() const;
+
+  // The blocks on disk, parents before children.
+  [[nodiscard]] std::vector<wire::StoredRun> DiskSnapshot() const;
 
   // ServableContext of the engine's model.
   [[nodiscard]] std::uint32_t max_context_tokens() const;

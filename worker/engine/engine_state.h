@@ -18,6 +18,7 @@
 #include "common/wire/messages.h"
 #include "worker/cache/block_pool.h"
 #include "worker/cache/prefix_cache.h"
+#include "worker/disk/disk_cache.h"
 #include "worker/engine/cache_watch.h"
 #include "worker/engine/constrained_output.h"
 #include "worker/engine/constraint_queue.h"
@@ -51,6 +52,9 @@ class BlockPublisher {
   // At the end of the engine's step: publishes what is written, and retracts what has left.
   void Publish();
 
+  [[nodiscard]] std::uint64_t begun_count() const { return begun_count_; }
+  [[nodiscard]] std::uint64_t finished_count() const { return finished_count_; }
+
  private:
   struct Stored {
     BlockRef block;
@@ -67,6 +71,36 @@ class BlockPublisher {
   CacheChanges changes_;                   // since the last look
   std::deque<Stored> stored_;              // by step
   std::vector<PublishedBlock> published_;  // described, and not yet published
+};
+
+// The blocks of requests that end, on their way to the disk's queue.
+//
+//   a request ends ─▶ [its blocks, until the step that may still write them has finished] ─▶ DiskCache::Offer
+//
+// Not thread-safe. What it is given outlives it.
+class DiskOffers {
+ public:
+  // Without `disk` it does nothing.
+  DiskOffers(const PrefixCache& cache, DiskCache* disk) : cache_(cache), disk_(disk) {}
+
+  // The sequence ends, and still has its blocks. `begun_count`: steps that have begun. O(its blocks).
+  void OnEnd(const Sequence& sequence, std::uint64_t begun_count) {
+    if (disk_ != nullptr && sequence.leaves_blocks()) Take(sequence, begun_count);
+  }
+  // So many steps have finished, and their blocks are published.
+  void HandOver(std::uint64_t finished_count);
+
+ private:
+  struct Ended {
+    std::vector<DiskOffer> blocks;
+    std::uint64_t step = 0;
+  };
+
+  void Take(const Sequence& sequence, std::uint64_t begun_count);
+
+  const PrefixCache& cache_;
+  DiskCache* const disk_;
+  std::deque<Ended> ended_;
 };
 
 // A step that the model has begun, until the engine has taken its tokens.
@@ -163,6 +197,7 @@ struct Engine::State {
   CountRows::Place PlanCounts(const Sequence& sequence, const Choice& choice, CountRows::Place place,
                               kernels::SampleRow& draw);
   void FillReport(StepReport& report);
+  void TakeDiskNews(StepReport& report);
   void ListPrompts(std::vector<LinkPrompt>& prompts) const;
 
   // ---- its tokens (engine_tokens.cc) ----
@@ -191,6 +226,7 @@ struct Engine::State {
   Erasures erasures;
   Holds holds;
   BlockPublisher publisher;
+  DiskOffers disk_offers;
   std::vector<RequestEvent> pending_events;
   bool awaits_blocks_only = false;  // after a step: nothing to do until a block comes, or an order
   std::uint64_t submit_count = 0;

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "common/base/check.h"
@@ -49,6 +50,10 @@ StepReport Engine::State::Step() {
   if (is_under_way && !options.plan_ahead) Finish(under_way, report);
 
   publisher.Publish();
+  if (options.disk != nullptr) {
+    disk_offers.HandOver(publisher.finished_count());
+    erasures.PassOn();
+  }
   // The end of an arrival may be what a sequence waited for.
   awaits_blocks_only =
       !is_under_way && !scheduler.arrivals().has_ended() && scheduler.AwaitsArrivalsUntil().has_value();
@@ -303,8 +308,19 @@ void Engine::State::FillReport(StepReport& report) {
   report.load.step_prefill_tokens = step.step_prefill_tokens;
   report.load.step_decode_tokens = step.step_decode_tokens;
   report.load.step_seconds = step.step_seconds;
+  if (options.disk != nullptr) TakeDiskNews(report);
   report.submit_count = submit_count;
   ListPrompts(report.prompts);
+}
+
+void Engine::State::TakeDiskNews(StepReport& report) {
+  DiskNews news = options.disk->TakeNews();
+  std::move(news.events.begin(), news.events.end(), std::back_inserter(report.events));
+  report.load.disk_block_count = news.block_count;
+  report.load.disk_digest = news.digest;
+  report.load.disk_bytes_per_second = news.bytes_per_second;
+  report.load.block_bytes = options.disk->frame_bytes();
+  erasures.TakeErased(news.erased, report.answers);
 }
 
 void Engine::State::ListPrompts(std::vector<LinkPrompt>& prompts) const {

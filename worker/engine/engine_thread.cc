@@ -133,7 +133,7 @@ void EngineThread::Round() {
   outbox_.PublishReport(std::move(report));
   GiveWay();  // to the thread that sends it
   if (!snapshot_wanted_ || !outbox_.CanPublish()) return;
-  outbox_.Publish(EngineSnapshot{engine_.Snapshot()});
+  outbox_.Publish(EngineSnapshot{.runs = engine_.Snapshot(), .disk_runs = engine_.DiskSnapshot()});
   snapshot_wanted_ = false;
 }
 

@@ -40,6 +40,7 @@ bool Erasures::Names(const wire::Evict& order, const wire::Generate& request, st
 }
 
 void Erasures::Begin(LinkId link, wire::Evict order) {
+  if (disk_ != nullptr) disk_->SetHidden(true);
   Open& open = open_.emplace_back(Open{.link = link, .order = std::move(order)});
   if (auto* const prompt = std::get_if<wire::PromptToEvict>(&open.order.what)) {
     if (prompt->block_hashes.size() != prompt->tokens.size() / cache_.block_tokens()) {
@@ -96,11 +97,36 @@ void Erasures::Continue(std::uint32_t budget, std::vector<EngineAnswer>& answers
     open.erased.freed += step.freed;
     open.erased.busy += step.busy;
     if (progress == EraseProgress::kUnfinished) return;
-    answers.push_back({open.link, wire::EvictAnswer{.answer_id = open.order.answer_id,
-                                                    .evicted_block_count = open.erased.freed,
-                                                    .busy_block_count = open.erased.busy}});
+    if (disk_ != nullptr) {
+      in_pool_.push_back(std::move(open));
+    } else {
+      answers.push_back(open.Answer(0));
+    }
     open_.pop_front();
   }
+}
+
+EngineAnswer Erasures::Open::Answer(std::uint32_t disk_block_count) const {
+  return {link, wire::EvictAnswer{.answer_id = order.answer_id,
+                                  .evicted_block_count = erased.freed,
+                                  .busy_block_count = erased.busy,
+                                  .disk_block_count = disk_block_count}};
+}
+
+void Erasures::PassOn() {
+  for (const BlockHash block : std::exchange(wrong_, {})) disk_->Drop(block);
+  for (Open& open : std::exchange(in_pool_, {})) {
+    const std::uint64_t number = ++last_number_;
+    disk_->Erase(number, open.order);
+    on_disk_.emplace(number, std::move(open));
+  }
+}
+
+void Erasures::TakeErased(std::span<const DiskNews::Erased> erased, std::vector<EngineAnswer>& answers) {
+  for (const DiskNews::Erased& each : erased) {
+    answers.push_back(on_disk_.extract(each.id).mapped().Answer(each.block_count));
+  }
+  if (open_count() == 0) disk_->SetHidden(false);
 }
 
 EraseProgress Erasures::Erase(const Open& open, EraseStep& step) {
@@ -131,6 +157,7 @@ void Erasures::DiscardPrefix(SequenceId id) {
 
 void Erasures::Discard(Sequence& sequence, const BlockChain& chain, std::uint32_t first_block) {
   CacheEraser(cache_).Discard(chain, first_block);
+  if (disk_ != nullptr && first_block < chain.hashes.size()) wrong_.push_back(chain.hashes[first_block]);
   sequence.can_commit = false;
   ForgetDiscarded();
 }

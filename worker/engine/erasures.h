@@ -2,9 +2,10 @@
 // be wrong.
 //
 //   Begin ─▶ [open orders, oldest first] ─ Continue, a bounded number of blocks in each step ─▶ answers
+//                                                  └─ with a disk: PassOn ─▶ disk ─▶ TakeErased ─▶ answers
 //
 // From Begin on no sequence that is here, waiting or running, leaves blocks of it in the cache, also after a
-// preemption, and no arrival brings them. Not between Schedule and Commit.
+// preemption, and no arrival brings them; the disk is hidden until it is done. Not between Schedule and Commit.
 //
 // Not thread-safe. What it is given outlives it.
 #pragma once
@@ -12,12 +13,15 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <map>
+#include <span>
 #include <vector>
 
 #include "common/base/ids.h"
 #include "common/prefix/block_hash.h"
 #include "common/wire/messages.h"
 #include "worker/cache/cache_eraser.h"
+#include "worker/disk/disk_cache.h"
 #include "worker/engine_api/step_report.h"
 #include "worker/sched/arrivals.h"
 #include "worker/sched/sequence_slots.h"
@@ -26,16 +30,26 @@ namespace roost::worker {
 
 class Erasures {
  public:
-  Erasures(PrefixCache& cache, const Sequences& sequences, Arrivals& arrivals)
-      : cache_(cache), sequences_(sequences), arrivals_(arrivals) {}
+  // Null `disk`: there is none.
+  Erasures(PrefixCache& cache, const Sequences& sequences, Arrivals& arrivals, DiskCache* disk)
+      : cache_(cache), sequences_(sequences), arrivals_(arrivals), disk_(disk) {}
 
   // True if the request's prompt is what the order names, continues it, or has the block.
   [[nodiscard]] static bool Names(const wire::Evict& order, const wire::Generate& request, std::uint32_t block_tokens);
 
-  [[nodiscard]] std::size_t open_count() const { return open_.size(); }
+  // Orders that are not answered.
+  [[nodiscard]] std::size_t open_count() const { return open_.size() + in_pool_.size() + on_disk_.size(); }
+  // There is something to erase from the cache.
+  [[nodiscard]] bool has_work() const { return !open_.empty(); }
   void Begin(LinkId link, wire::Evict order);
   // Erases at most `budget` blocks, one order after the other. Answers those that are complete.
   void Continue(std::uint32_t budget, std::vector<EngineAnswer>& answers);
+
+  // Passes on to the disk what has left the cache. After the blocks that left were retracted, so that none of them is
+  // written any more.
+  void PassOn();
+  // The disk has carried these out.
+  void TakeErased(std::span<const DiskNews::Erased> erased, std::vector<EngineAnswer>& answers);
 
   // Distrusts all that the sequence has computed, in any state: none of it stays in the cache, nor what others computed
   // behind it, which they keep for themselves. The blocks that it found in the cache were computed by others, and stay.
@@ -53,6 +67,8 @@ class Erasures {
     wire::Evict order;
     EraseStep erased = {};              // so far
     std::vector<BlockHash> chain = {};  // up to the block, when the order names one
+
+    [[nodiscard]] EngineAnswer Answer(std::uint32_t disk_block_count) const;
   };
 
   void KeepOut(const wire::PromptToEvict& prompt);
@@ -65,7 +81,12 @@ class Erasures {
   PrefixCache& cache_;
   const Sequences& sequences_;
   Arrivals& arrivals_;
+  DiskCache* const disk_;
   std::deque<Open> open_;
+  std::vector<Open> in_pool_;              // erased there, and not yet passed on
+  std::map<std::uint64_t, Open> on_disk_;  // by number
+  std::vector<BlockHash> wrong_;           // blocks that the disk must drop
+  std::uint64_t last_number_ = 0;
 };
 
 }  // namespace roost::worker

@@ -32,7 +32,7 @@ std::string BlockSources::NameOf(SourceId id) const {
 
 std::optional<OrderReply> Holds::Begin(LinkId link, const wire::Hold& hold, const std::optional<HoldReceipt>& receipt,
                                        EvictionGroup group) {
-  if (!receipt || ways_.arriving == nullptr || ways_.readable == nullptr) return Refusal(hold);
+  if (!receipt || ways_.source == nullptr || ways_.readable == nullptr) return Refusal(hold);
   ArrivalSpec spec{.id = receipt->id,
                    .chain = ChainOf(hold),
                    .tenant = hold.tenant,
@@ -44,11 +44,21 @@ std::optional<OrderReply> Holds::Begin(LinkId link, const wire::Hold& hold, cons
                    .begin = receipt->received,
                    .patience_end = receipt->received + std::chrono::milliseconds(hold.patience_ms)};
   if (!arrivals_.Begin(std::move(spec))) {
-    Cancel(receipt->id);
+    Cancel(ways_.source, receipt->id);
     return Refusal(hold);
   }
+  if (ways_.disk != nullptr) EndRestoresOf(hold);
   open_.emplace(receipt->id, Open{link, hold.answer_id});
   return std::nullopt;
+}
+
+void Holds::EndRestoresOf(const wire::Hold& hold) {
+  const auto brings_same = [&](const ArrivalSpec& spec) {
+    if (!spec.is_restore()) return false;
+    return spec.Names(hold.hashes.front()) ||
+           std::find(hold.hashes.begin(), hold.hashes.end(), spec.chain.hashes.front()) != hold.hashes.end();
+  };
+  arrivals_.EndWhere(brings_same, wire::HoldOutcome::kCancelled);
 }
 
 void Holds::TakeNews() {
@@ -64,10 +74,14 @@ void Holds::HandOver() {
 void Holds::Answer(Instant now, StepReport& report) {
   if (!arrivals_.has_ended()) return;
   for (const EndedArrival& ended : arrivals_.TakeEnded()) {
-    if (!ended.source_ended) Cancel(ended.id);
+    if (!ended.source_ended) Cancel(ended.is_restore ? ways_.disk : ways_.source, ended.id);
+    if (ended.is_restore) {
+      Count(AnswerOf(ended, now, 0), report.counts.restored);
+      continue;
+    }
     const Open order = open_.extract(ended.id).mapped();
     const wire::HoldAnswer answer = AnswerOf(ended, now, order.answer_id);
-    Count(answer, report.counts);
+    Count(answer, report.counts.pulled);
     report.answers.push_back({order.link, answer});
   }
 }
@@ -89,22 +103,24 @@ wire::HoldAnswer Holds::AnswerOf(const EndedArrival& ended, Instant now, std::ui
   return answer;
 }
 
-void Holds::Count(const wire::HoldAnswer& answer, StepCounts& counts) const {
+void Holds::Count(const wire::HoldAnswer& answer, ArrivalCounts& counts) const {
   constexpr double kMicrosecond = 1e-6;
-  ++counts.arrivals[static_cast<std::size_t>(answer.outcome)];
+  ++counts.ends[static_cast<std::size_t>(answer.outcome)];
   if (answer.arrived_block_count == 0) return;
-  counts.arrived_blocks += answer.arrived_block_count;
-  counts.arrived_bytes += answer.bytes;
-  counts.arrived_prefill_seconds += pace_.rates().prefill_seconds(answer.arrived_block_count * block_tokens_);
-  counts.arrival_seconds.push_back(static_cast<double>(answer.microseconds) * kMicrosecond);
-  counts.arrival_first_frame_seconds.push_back(static_cast<double>(answer.first_frame_microseconds) * kMicrosecond);
+  counts.blocks += answer.arrived_block_count;
+  counts.bytes += answer.bytes;
+  counts.prefill_seconds += pace_.rates().prefill_seconds(answer.arrived_block_count * block_tokens_);
+  counts.seconds.push_back(static_cast<double>(answer.microseconds) * kMicrosecond);
+  counts.first_frame_seconds.push_back(static_cast<double>(answer.first_frame_microseconds) * kMicrosecond);
 }
 
 std::uint64_t Holds::Distrust(std::span<const SourceId> sources, Erasures& erasures) const {
   std::uint64_t total = 0;
   for (const SourceId source : sources) {
-    const std::string name = sources_.NameOf(source);
-    if (ways_.source != nullptr) ways_.source->Distrust(name);
+    const bool is_disk = source == kDiskSource;
+    const std::string name = is_disk ? "the disk" : sources_.NameOf(source);
+    FrameSource* const from = is_disk ? ways_.disk : ways_.source;
+    if (from != nullptr) from->Distrust(name);
     const std::uint32_t count = erasures.DiscardFrom(source);
     total += count;
     spdlog::warn("{} blocks are discarded, because they came from {} or stand behind such a block", count, name);
@@ -112,8 +128,8 @@ std::uint64_t Holds::Distrust(std::span<const SourceId> sources, Erasures& erasu
   return total;
 }
 
-void Holds::Cancel(HoldId id) const {
-  if (ways_.source != nullptr) ways_.source->Cancel(id);
+void Holds::Cancel(FrameSource* source, HoldId id) {
+  if (source != nullptr) source->Cancel(id);
 }
 
 }  // namespace roost::worker

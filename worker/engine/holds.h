@@ -1,4 +1,5 @@
-// The open Holds of routers: orders to hold blocks and to take what comes for them from other workers.
+// The open Holds of routers: orders to hold blocks and to take what comes for them from other workers. And the ends of
+// restores from the disk, which the scheduler begins and no router is told of; a Hold for the same blocks ends them.
 //
 //   Begin ─▶ Arrivals, which brings the blocks ─▶ Answer, when it has ended
 //   sources ─ TakeNews ─▶ [news] ─ HandOver ─▶ Arrivals
@@ -20,6 +21,7 @@
 #include "common/base/clock.h"
 #include "common/base/ids.h"
 #include "common/wire/messages.h"
+#include "worker/disk/disk_cache.h"
 #include "worker/engine/erasures.h"
 #include "worker/engine_api/engine_order.h"
 #include "worker/engine_api/step_report.h"
@@ -50,6 +52,7 @@ class Holds {
     const ReadableBlocks* readable = nullptr;
     FrameInbox* arriving = nullptr;
     FrameSource* source = nullptr;
+    DiskCache* disk = nullptr;
   };
   Holds(Arrivals& arrivals, const StepPace& pace, const Ways& ways, std::uint32_t block_tokens)
       : arrivals_(arrivals), pace_(pace), ways_(ways), block_tokens_(block_tokens) {}
@@ -72,6 +75,8 @@ class Holds {
   std::uint64_t Distrust(std::span<const SourceId> sources, Erasures& erasures) const;
 
  private:
+  void EndRestoresOf(const wire::Hold& hold);
+
   // The order that an arrival belongs to.
   struct Open {
     LinkId link;
@@ -79,8 +84,8 @@ class Holds {
   };
 
   [[nodiscard]] wire::HoldAnswer AnswerOf(const EndedArrival& ended, Instant now, std::uint64_t answer_id) const;
-  void Count(const wire::HoldAnswer& answer, StepCounts& counts) const;
-  void Cancel(HoldId id) const;
+  void Count(const wire::HoldAnswer& answer, ArrivalCounts& counts) const;
+  static void Cancel(FrameSource* source, HoldId id);
 
   Arrivals& arrivals_;
   const StepPace& pace_;

@@ -59,7 +59,8 @@ using EngineCommand = std::variant<SubmitCommand, CancelCommand, CancelLinkComma
 // The ready blocks after the last reported step, parents before children.
 struct EngineSnapshot {
   std::vector<wire::StoredRun> runs;
-  std::vector<BlockHash> resumable = {};  // of their blocks; see wire::CacheEvent
+  std::vector<BlockHash> resumable = {};        // of their blocks; see wire::CacheEvent
+  std::vector<wire::StoredRun> disk_runs = {};  // the blocks on disk, likewise
 };
 
 // Reports between the previous output and the next one did not fit the queue: every link has missed something.

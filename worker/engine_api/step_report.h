@@ -33,6 +33,16 @@ struct RequestEvent {
   wire::TokenEvent event;
 };
 
+// Ends of arrivals, and what they brought.
+struct ArrivalCounts {
+  std::array<std::uint64_t, wire::kHoldOutcomeNames.size()> ends{};  // by outcome
+  std::uint64_t blocks = 0;
+  std::uint64_t bytes = 0;
+  double prefill_seconds = 0;  // the time that computing them would have taken
+  std::vector<double> seconds;
+  std::vector<double> first_frame_seconds;
+};
+
 // Counts of one step, for metrics. All are increments.
 struct StepCounts {
   std::uint64_t prompt_tokens = 0;         // of requests whose prompt is now computed
@@ -55,13 +65,8 @@ struct StepCounts {
   std::uint64_t distrusted_blocks = 0;     // that came from a worker and were discarded, because one of them was wrong
   std::uint64_t wrong_hits = 0;            // requests with hits that were computed again and did not agree
   ResidencyCounts residency;
-  // Ends of Holds, and what they brought.
-  std::array<std::uint64_t, wire::kHoldOutcomeNames.size()> arrivals{};  // by outcome
-  std::uint64_t arrived_blocks = 0;
-  std::uint64_t arrived_bytes = 0;
-  double arrived_prefill_seconds = 0;  // the time that computing them would have taken
-  std::vector<double> arrival_seconds;
-  std::vector<double> arrival_first_frame_seconds;
+  ArrivalCounts pulled;                 // from other workers
+  ArrivalCounts restored;               // from the disk
   double saved_prefill_seconds = 0;     // of the prompt tokens above: see Scheduler::PrefillTimes
   double computed_prefill_seconds = 0;  // the same
   std::vector<double> ttft_seconds;

@@ -1,6 +1,7 @@
 // A worker's interface to the engine that it stands for, beside the host that its links talk to.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <vector>
@@ -14,6 +15,14 @@
 
 namespace roost::worker {
 
+// The disk of blocks as routers see it, before the first step.
+struct DiskStart {
+  std::vector<wire::StoredRun> runs;  // parents before children
+  std::uint32_t most_blocks = 0;      // 0: there is no disk
+  double bytes_per_second = 0;
+  std::uint64_t block_bytes = 0;
+};
+
 class WorkerEngine {
  public:
   virtual ~WorkerEngine() = default;
@@ -23,6 +32,7 @@ class WorkerEngine {
   virtual void Describe(wire::Hello& hello) const = 0;
   // The memory of each GPU, in order, before the first step; none on the CPU or if another process has them.
   [[nodiscard]] virtual std::vector<kernels::MemoryUse> DeviceMemory() const { return {}; }
+  [[nodiscard]] virtual DiskStart Disk() { return {}; }
 };
 
 // Parts of the worker that makes the engine; they outlive it.

@@ -34,9 +34,15 @@ LinkCore::LinkCore(Setup setup, const Clock& clock, LinkEffects& effects)
       next_epoch_(setup_.first_epoch),
       adapters_(setup_.hello.adapters),
       checkpoints_(setup_.hello.checkpoints),
-      mirror_(setup_.hello.block_count) {
+      mirror_(setup_.hello.block_count),
+      disk_mirror_(setup_.hello.sends_cache_events ? setup_.disk.most_blocks : 0, SnapshotMirror::Set::kDisk) {
   ROOST_CHECK(setup_.first_epoch > 0);
   load_.free_block_count = setup_.hello.block_count;
+  if (!setup_.hello.sends_cache_events || setup_.disk.most_blocks == 0) return;
+  disk_mirror_.Assign(setup_.disk.runs);
+  load_.disk_bytes_per_second = setup_.disk.bytes_per_second;
+  load_.block_bytes = setup_.disk.block_bytes;
+  FillDisk(load_);
 }
 
 // ---- peers and lives ----
@@ -181,6 +187,8 @@ void LinkCore::OnTravellingBytes(TravellingBytes bytes) {
 
 void LinkCore::Take(const EngineSnapshot& snapshot) {
   mirror_.Assign(snapshot.runs, snapshot.resumable);
+  disk_mirror_.Assign(snapshot.disk_runs);
+  FillDisk(load_);  // the disk goes on between a report and its snapshot
   mirror_state_ = MirrorState::kCurrent;
 }
 
@@ -280,6 +288,17 @@ void LinkCore::FillOwn(wire::Load& load) const {
   load.arriving_bytes = load_.arriving_bytes;
   load.leaving_bytes = load_.leaving_bytes;
   if (load.cache_unknown) load.cached_block_count = setup_.hello.block_count;
+  if (setup_.hello.sends_cache_events) return;
+  // Routers follow neither set.
+  load.disk_block_count = 0;
+  load.disk_digest = {};
+  load.disk_bytes_per_second = 0;
+  load.block_bytes = 0;
+}
+
+void LinkCore::FillDisk(wire::Load& load) const {
+  load.disk_block_count = disk_mirror_.ready_count();
+  load.disk_digest = disk_mirror_.digest();
 }
 
 // A worker that leaves is told as one that drains, whatever its engine does.

@@ -60,6 +60,7 @@
 #include "common/wire/socket.h"
 #include "worker/engine_api/exchange.h"
 #include "worker/engine_api/stall_watch.h"
+#include "worker/engine_api/worker_engine.h"
 #include "worker/link/link_status.h"
 #include "worker/link/peer_prompt_board.h"
 #include "worker/link/peer_prompt_sender.h"
@@ -143,6 +144,7 @@ class LinkCore {
     std::uint64_t first_epoch = 1;
     LinkTimes times;
     RequestSpansOptions spans = {};
+    DiskStart disk = {};
   };
 
   // `clock` and `effects` outlive it.
@@ -290,6 +292,9 @@ class LinkCore {
   // Can the router of this link follow the cache? If not, it is told that it is unknown.
   [[nodiscard]] bool FollowsCache(const Link& link) const { return !checkpoints_ || link.takes_checkpoints; }
   void Follow(const StepReport& report);
+  [[nodiscard]] bool Agrees(const wire::Load& load) const;
+  // The fields of a load that tell of the disk's set.
+  void FillDisk(wire::Load& load) const;
   void LoseMirror(MirrorLoss reason);
   void AskForEngineSnapshot();
 
@@ -324,6 +329,7 @@ class LinkCore {
 
   enum class MirrorState : std::uint8_t { kCurrent, kStale, kAwaited };
   SnapshotMirror mirror_;
+  SnapshotMirror disk_mirror_;  // follows the disk's set as `mirror_` follows the pool's, and is as current
   MirrorState mirror_state_ = MirrorState::kCurrent;  // mirror and engine are empty at first
   Instant next_engine_snapshot_;                      // the earliest time to ask for it
 };

@@ -27,20 +27,34 @@ void AppendResumable(const std::unordered_set<BlockHash, BlockHashHasher>& resum
   }
 }
 
+void AppendDisk(const SnapshotMirror& disk, std::vector<wire::WorkerMessage>& chunks) {
+  if (disk.ready_count() == 0) return;
+  for (std::vector<wire::StoredRun>& runs : CutSnapshot(disk.Snapshot(), kHashesPerChunk, kRunsPerChunk)) {
+    wire::Snapshot chunk;
+    chunk.chunk_index = static_cast<std::uint32_t>(chunks.size());
+    chunk.disk_runs = std::move(runs);
+    chunks.emplace_back(std::move(chunk));
+  }
+}
+
 }  // namespace
 
 void LinkCore::Follow(const StepReport& report) {
   if (!setup_.hello.sends_cache_events || mirror_state_ != MirrorState::kCurrent) return;
   mirror_.Apply(report.events);
-  if (mirror_.digest() == report.load.digest && mirror_.ready_count() == report.load.cached_block_count &&
-      mirror_.resumable_digest() == report.load.resumable_digest) {
-    return;
-  }
+  disk_mirror_.Apply(report.events);
+  if (Agrees(report.load)) return;
   LoseMirror(MirrorLoss::kDigest);
   for (Link& link : links_) {
     if (link.state != State::kUp || std::exchange(link.snapshot_due, true)) continue;
     ++counts_.resyncs[IndexOf(ResyncReason::kDigest)];
   }
+}
+
+bool LinkCore::Agrees(const wire::Load& load) const {
+  return mirror_.digest() == load.digest && mirror_.ready_count() == load.cached_block_count &&
+         mirror_.resumable_digest() == load.resumable_digest && disk_mirror_.digest() == load.disk_digest &&
+         disk_mirror_.ready_count() == load.disk_block_count;
 }
 
 void LinkCore::LoseMirror(MirrorLoss reason) {
@@ -75,6 +89,7 @@ void LinkCore::SendDueSnapshots() {
     chunk.runs = std::move(runs);
     chunks.emplace_back(std::move(chunk));
   }
+  AppendDisk(disk_mirror_, chunks);
   AppendResumable(mirror_.resumable(), chunks);
   std::get<wire::Snapshot>(chunks.back()).last = true;
   for (Link& link : links_) {

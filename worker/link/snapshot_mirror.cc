@@ -14,28 +14,34 @@ constexpr std::uint32_t kPrefetchDistance = 16;
 
 }  // namespace
 
-SnapshotMirror::SnapshotMirror(std::uint32_t block_count)
-    : log_(block_count + block_count / 2 + 1, block_count),
+SnapshotMirror::SnapshotMirror(std::uint32_t block_count, Set set)
+    : set_(set),
+      log_(block_count + block_count / 2 + 1, block_count),
       positions_(log_.keys().size()),
       places_(log_.keys().size(), Place::kGone) {}
 
 void SnapshotMirror::Apply(std::span<const wire::CacheEvent> events) {
+  using Kind = wire::CacheEvent::Kind;
   for (const wire::CacheEvent& event : events) {
+    const bool is_of_disk = event.kind == Kind::kDiskStored || event.kind == Kind::kDiskRemoved;
+    if (is_of_disk != (set_ == Set::kDisk)) continue;
     switch (event.kind) {
-      case wire::CacheEvent::Kind::kStored: Store(event.stored); break;
-      case wire::CacheEvent::Kind::kRemoved:
-        for (const BlockHash hash : event.removed) Remove(hash);
-        break;
-      case wire::CacheEvent::Kind::kResumable:
+      case Kind::kStored: Store(event.stored); break;
+      case Kind::kRemoved: RemoveAll(event.removed); break;
+      case Kind::kResumable:
         for (const BlockHash hash : event.resumable) AddResumable(hash);
         break;
-      case wire::CacheEvent::Kind::kUnresumable:
+      case Kind::kUnresumable:
         for (const BlockHash hash : event.unresumable) DropResumable(hash);
         break;
-      case wire::CacheEvent::Kind::kDiskStored:
-      case wire::CacheEvent::Kind::kDiskRemoved: break;
+      case Kind::kDiskStored: Store(event.disk_stored); break;
+      case Kind::kDiskRemoved: RemoveAll(event.disk_removed); break;
     }
   }
+}
+
+void SnapshotMirror::RemoveAll(std::span<const BlockHash> hashes) {
+  for (const BlockHash hash : hashes) Remove(hash);
 }
 
 void SnapshotMirror::Assign(std::span<const wire::StoredRun> runs, std::span<const BlockHash> resumable) {

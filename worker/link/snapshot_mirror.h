@@ -11,6 +11,8 @@
 //
 // The log has 1.5 times as many slots as there are blocks; when it is full, the remaining blocks move to its front.
 //
+// A mirror of the blocks on the worker's disk takes the events of that set, which has the same rules.
+//
 // Not thread-safe. Store and remove are O(1) expected per block, amortised over the moves (30 ms at a million blocks,
 // after every half million stored); a snapshot is O(blocks). 43 bytes per block of the pool, in addition to the cache's
 // own; only snapshots allocate. Events that break the cache's rules stop the process; after lost events call Assign.
@@ -30,10 +32,12 @@ namespace roost::worker {
 
 class SnapshotMirror {
  public:
-  // For a pool of `block_count` blocks.
-  explicit SnapshotMirror(std::uint32_t block_count);
+  enum class Set : std::uint8_t { kPool, kDisk };
 
-  // The cache's events, in order and each once.
+  // For a pool, or a disk, of `block_count` blocks.
+  explicit SnapshotMirror(std::uint32_t block_count, Set set = Set::kPool);
+
+  // The cache's events, in order and each once; those of the other set are skipped.
   void Apply(std::span<const wire::CacheEvent> events);
 
   // Forgets everything and takes these runs, parents before children, and which of their blocks are resumable.
@@ -59,12 +63,14 @@ class SnapshotMirror {
 
   void Store(const wire::StoredRun& run);
   void Remove(BlockHash hash);
+  void RemoveAll(std::span<const BlockHash> hashes);
   void AddResumable(BlockHash hash);
   void DropResumable(BlockHash hash);
   void Pack();
   // The first slot behind the run that begins at `slot`.
   [[nodiscard]] std::uint32_t EndOfRun(std::uint32_t slot) const;
 
+  const Set set_;
   std::uint32_t top_ = 0;                 // the next slot to be used
   KeyedSlots<BlockHash> log_;             // the ready blocks
   std::vector<std::uint32_t> positions_;  // by slot: in blocks from the root

@@ -21,7 +21,9 @@ std::uint32_t CountCommon(std::span<const BlockHash> a, std::span<const BlockHas
 
 bool Arrivals::Begin(ArrivalSpec spec) {
   ROOST_CHECK(spec.chain.size() > 0 && Find(spec.id) == nullptr, "hold {}", spec.id.value());
-  if (arrivals_.size() >= kMaxArrivals) {
+  const bool is_full =
+      spec.is_restore() ? restore_count() >= kMaxRestores : arrivals_.size() - restore_count() >= kMaxArrivals;
+  if (is_full) {
     Miss(spec, 0);
     return false;
   }
@@ -64,6 +66,11 @@ void Arrivals::TakeReady(Arrival& arrival) {
     ++arrival.next;
     ++(arrival.joined ? arrival.arrived_count : arrival.held_count);
   }
+}
+
+std::size_t Arrivals::restore_count() const {
+  return static_cast<std::size_t>(
+      std::count_if(arrivals_.begin(), arrivals_.end(), [](const auto& each) { return each->spec.is_restore(); }));
 }
 
 Arrivals::Arrival* Arrivals::Find(HoldId id) {
@@ -160,8 +167,10 @@ void Arrivals::End(Arrival& arrival, HoldOutcome outcome) {
                     {.number = release_count_++,
                      .prompt_token_count = (chain.first_position + chain.size()) * cache_.block_tokens()});
   cache_.tenants().Leave(arrival.tenant);
-  Miss(arrival.spec, arrival.next);
+  // The disk still has the rest.
+  if (!arrival.spec.is_restore() || outcome != HoldOutcome::kCancelled) Miss(arrival.spec, arrival.next);
   ended_.push_back({.id = arrival.spec.id,
+                    .is_restore = arrival.spec.is_restore(),
                     .outcome = outcome,
                     .cause = CauseOf(arrival, outcome),
                     .held_count = arrival.held_count,

@@ -38,8 +38,9 @@
 
 namespace roost::worker {
 
-// The most Holds at a time; more are refused.
+// The most Holds at a time; more are refused. Restores from the disk have places of their own.
 inline constexpr std::size_t kMaxArrivals = 64;
+inline constexpr std::size_t kMaxRestores = 8;
 
 // An arrival for requests goes on for so long without one.
 inline constexpr Duration kUnwantedPatience = std::chrono::seconds(1);
@@ -56,6 +57,7 @@ struct ArrivalSpec {
   Instant begin;
   Instant patience_end;
 
+  [[nodiscard]] bool is_restore() const { return source == kDiskSource; }
   // It ends without a request that waits for it.
   [[nodiscard]] bool needs_requests() const { return purpose == wire::HoldPurpose::kRequest && !follows; }
   // It brings this block, or begins right behind it.
@@ -65,6 +67,7 @@ struct ArrivalSpec {
 // An arrival that is over. The three counts add up to the chain.
 struct EndedArrival {
   HoldId id;
+  bool is_restore = false;
   wire::HoldOutcome outcome = wire::HoldOutcome::kBroken;
   wire::HoldCause cause = wire::HoldCause::kNone;
   std::uint32_t held_count = 0;  // in the cache before, or computed here meanwhile
@@ -112,6 +115,7 @@ class Arrivals {
   // whether a request waits for this block at this position.
   void EndUnwanted(Instant now, const std::function<bool(BlockHash block, std::uint32_t position)>& is_wanted);
 
+  [[nodiscard]] std::size_t restore_count() const;
   [[nodiscard]] std::vector<EndedArrival> TakeEnded() { return std::exchange(ended_, {}); }
 
   [[nodiscard]] bool has_ended() const { return !ended_.empty(); }

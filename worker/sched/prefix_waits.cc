@@ -111,10 +111,14 @@ Sequence::AwaitedPrefix PrefixWaits::Await(const Sequence& other, std::uint32_t 
           .until = now_ + FromSeconds(pace_.MeanSeconds(tokens))};
 }
 
-// If the block after the match is the next one of an arrival, the sequence awaits it and what else the two have in
-// common.
+// If the block after the match is the next one of an arrival, or the disk has it, the sequence awaits it and what else
+// the two have in common.
 bool PrefixWaits::AwaitArrival(Sequence& sequence, std::uint32_t matched_count, std::uint32_t wanted_count) const {
-  const auto coming = arrivals_.FindComing(std::span(sequence.hashes).first(wanted_count), matched_count, now_);
+  const auto wanted = std::span(sequence.hashes).first(wanted_count);
+  auto coming = arrivals_.FindComing(wanted, matched_count, now_);
+  if (!coming && restores_.Begin(sequence, matched_count, wanted_count, now_)) {
+    coming = arrivals_.FindComing(wanted, matched_count, now_);
+  }
   if (!coming) return false;
   Promise(sequence, coming->blocks);
   if (!coming->id) return false;

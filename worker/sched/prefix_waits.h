@@ -18,6 +18,7 @@
 
 #include "common/base/clock.h"
 #include "worker/sched/arrivals.h"
+#include "worker/sched/restores.h"
 #include "worker/sched/sequence.h"
 #include "worker/sched/sequence_slots.h"
 #include "worker/sched/step_pace.h"
@@ -26,9 +27,14 @@ namespace roost::worker {
 
 class PrefixWaits {
  public:
-  PrefixWaits(const Sequences& sequences, const Arrivals& arrivals, const StepPace& pace, std::uint32_t block_tokens,
-              std::uint32_t full_step)
-      : sequences_(sequences), arrivals_(arrivals), pace_(pace), block_tokens_(block_tokens), prompt_room_(full_step) {}
+  PrefixWaits(const Sequences& sequences, const Arrivals& arrivals, Restores& restores, const StepPace& pace,
+              std::uint32_t block_tokens, std::uint32_t full_step)
+      : sequences_(sequences),
+        arrivals_(arrivals),
+        restores_(restores),
+        pace_(pace),
+        block_tokens_(block_tokens),
+        prompt_room_(full_step) {}
 
   void AdvanceTo(Instant now) { now_ = now; }
   // A step is planned, with room for so many prompt tokens, at least one.
@@ -63,6 +69,7 @@ class PrefixWaits {
 
   const Sequences& sequences_;
   const Arrivals& arrivals_;
+  Restores& restores_;
   const StepPace& pace_;
   const std::uint32_t block_tokens_;
 

@@ -54,6 +54,7 @@
 #include "worker/cache/prefix_cache.h"
 #include "worker/sched/arrivals.h"
 #include "worker/sched/prefix_waits.h"
+#include "worker/sched/restores.h"
 #include "worker/sched/sequence.h"
 #include "worker/sched/sequence_blocks.h"
 #include "worker/sched/sequence_slots.h"
@@ -89,6 +90,7 @@ struct SchedulerOptions {
   std::optional<Duration> first_token_target = {};
   // The most scored tokens of one step, over all sequences.
   std::uint32_t max_scored_tokens = 64;
+  DiskCache* disk = nullptr;  // where a match may go on; null: nowhere. It outlives the scheduler
 };
 
 class Scheduler {
@@ -276,6 +278,7 @@ class Scheduler {
   WaitingQueue waiting_;
   StepPace pace_;
   Arrivals arrivals_;
+  Restores restores_;
   SequenceBlocks blocks_;
   PrefixWaits waits_;
   TenantShares shares_;

@@ -74,6 +74,8 @@ class BlockTransfer {
   [[nodiscard]] FrameInbox& inbox() { return inbox_; }
   [[nodiscard]] FrameSource& source() { return peers_; }
   [[nodiscard]] bool fetches() const { return pull_count_ > 0; }
+  // Neither: it is here for the readable blocks and the inbox, which the disk needs too.
+  [[nodiscard]] bool stays() const { return pull_count_ == 0 && server_ == nullptr; }
   // For the worker's hello.
   [[nodiscard]] wire::Transfer Describe() const;
   // With kTicketsOnly, if it serves: the secret of this process, for routers alone.

@@ -298,7 +298,7 @@ class FetchingEngine {
   void Disturb() {
     for (std::uint64_t count = rng_.Below(8); count > 0; --count) (void)source_.Tell();
     if (rng_.Below(12) == 0) source_.End(wire::HoldOutcome::kBroken);
-    if (rng_.Below(2) == 0) arrived_block_count_ += harness_.Step().counts.arrived_blocks;
+    if (rng_.Below(2) == 0) arrived_block_count_ += harness_.Step().counts.pulled.blocks;
   }
 
   Rng rng_{9};
