@@ -222,22 +222,25 @@ double ReplayedRoundRobinSeconds(const Trace& trace, const Outcome& outcome, dou
   return static_cast<double>(tokens) / tokens_per_second;
 }
 
+// Each session has a system prompt of its own, so that no prefix is hot enough to be copied: a replay does not know of
+// copies.
 TEST(SimulationTest, SavingsAreThoseOfAReplayOfTheSameRoundRobin) {
+  workload::MultiTurnChatOptions load;
+  load.session_count = 120;
+  load.start_span_seconds = 300;
+  load.system_prompt_count = 10'000;
   SimulationOptions options = Fleet(4);
   options.worker.cache_tokens = 10'000'000;
-  const Trace trace = Scaled(SomeLoad(), 0.5, options);
-  for (const char* policy : {"cache-aware", "least-requests"}) {
-    SCOPED_TRACE(policy);
-    const Outcome outcome = Play(trace, policy, options);
-    const double rate = options.worker.service.prefill_tokens_per_second;
-    const double rotated = ReplayedRoundRobinSeconds(trace, outcome, rate);
-    const double saved = static_cast<double>(outcome.cached_token_count) / rate;
-    EXPECT_GT(rotated, 0.2 * saved);
-    EXPECT_NEAR(outcome.savings.seconds, saved, 0.05 * saved);
-    const double beyond = outcome.savings.seconds - outcome.savings.rotation_seconds;
-    EXPECT_NEAR(beyond, saved - rotated, 0.05 * std::abs(saved - rotated) + 0.005 * saved);
-    EXPECT_GE(outcome.savings.best_tokens, outcome.cached_token_count);
-  }
+  const Trace trace = Scaled(workload::MultiTurnChat(load), 0.5, options);
+  const Outcome outcome = Play(trace, "cache-aware", options);
+  ASSERT_EQ(outcome.copied_token_count, 0U);
+  const double rate = options.worker.service.prefill_tokens_per_second;
+  const double saved = static_cast<double>(outcome.cached_token_count) / rate;
+  const double rotated = ReplayedRoundRobinSeconds(trace, outcome, rate);
+  EXPECT_GT(rotated, 0.1 * saved);
+  EXPECT_NEAR(outcome.savings.seconds, saved, 0.05 * saved);
+  EXPECT_NEAR(outcome.savings.seconds - outcome.savings.rotation_seconds, saved - rotated, 0.05 * (saved - rotated));
+  EXPECT_GE(outcome.savings.best_tokens, outcome.cached_token_count);
 }
 
 // Worker 0 is away for a while and comes back with nothing: its second prompt is not cached, worker 1's is.
