@@ -26,7 +26,6 @@
 #include "deploy/roostctl/text_commands.h"
 #include "deploy/roostctl/top/top.h"
 #include "deploy/roostctl/transfers.h"
-#include "deploy/roostctl/victim.h"
 
 namespace roost::roostctl {
 namespace {

@@ -1,4 +1,4 @@
-#include "deploy/roostctl/victim.h"
+#include "deploy/roostctl/status.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
