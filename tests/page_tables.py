@@ -189,14 +189,6 @@ def links():
     return grid(table, "load", values(table, "load"), "link", values(table, "link")[1:], text)
 
 
-def disks():
-    def text(row):
-        return f"{row['whole_mean_s']} s; {row['time_hits_percent']}"
-
-    table = tables("simulations")["disks"]
-    return grid(table, "load", values(table, "load"), "memory", values(table, "memory"), text)
-
-
 def terms():
     table = tables("ablations")["terms"]
     rows = [row for row in values(table, "without") if row != "as it is"]
@@ -267,7 +259,6 @@ PLACES = (
     (PAGE, "simulations", "answers", answers),
     (PAGE, "ablations", "terms", terms),
     (PAGE, "simulations", "links", links),
-    (PAGE, "simulations", "disks", disks),
     (PAGE, "loads", "daemons", daemons),
     (PAGE, "dynamo_replay", "dynamo", dynamo),
     (PAGE, "evictions", "time", evictions),
