@@ -197,12 +197,14 @@ class Policy:
     def test_files_that_options_name_are_in_volumes_that_the_daemon_can_only_read(self):
         for name, pod, container in own_containers(self.documents):
             mounts = {mount["mountPath"]: mount for mount in container["volumeMounts"]}
-            paths = [value for value in variables(container).values() if isinstance(value, str) and value.startswith("/")]
-            for path in paths:
+            paths = {variable: value for variable, value in variables(container).items()
+                     if isinstance(value, str) and value.startswith("/")}
+            for variable, path in paths.items():
                 mount = next((m for folder, m in mounts.items() if path.startswith(folder + "/")), None)
                 if path == "/usr/share/roost/demo-model":
                     continue  # in the image
-                self.assertTrue(mount and mount["readOnly"], f"{name}: {path}")
+                is_written = variable == "ROOST_DISK_CACHE"
+                self.assertTrue(mount and mount.get("readOnly", False) != is_written, f"{name}: {path}")
 
     def test_the_page_makes_every_secret_with_the_files_that_are_used(self):
         page = PAGE.read_text().replace("\\\n", " ")
