@@ -53,7 +53,7 @@ check_model() {
 
 # serve_model FOLDER: starts one worker on the CPU, with $threads or all cores, or one worker per CUDA device. Sets name.
 serve_model() {
-  local workers=1 number context tokens flags=()
+  local workers=1 number context tokens flags=() more=
   [ "$backend" = cpu ] || workers=$device_count
   say "$1: $workers worker(s)"
   measure_model "$1" "$workers"
@@ -70,18 +70,19 @@ serve_model() {
     start_worker "worker-$number" $number "$1" --served-model-name "$name" --max-context-tokens "$context" "${flags[@]}"
   done
   await_workers "$workers" 600
+  # Whole blocks are kept on disk, so the prompt has some.
+  [ -z "$disk" ] || more=' Say where you come from, what you know of, and what I should ask you first. Say it in a few plain words.'
   if [ "$(memory_figure chat)" = yes ]; then
-    chat_example "$name" 'Who are you?'
+    chat_example "$name" "Who are you?$more"
   else
-    completion_example "$name" 'Once upon a time'
+    completion_example "$name" "Once upon a time$more"
   fi
   say 'a first request'
   ask_example
   [ -z "$disk" ] || tell_disk
 }
 
-# tell_disk: waits until the blocks of the example are on disk, and says what came from there. A prompt shorter than a block
-# leaves none.
+# tell_disk: waits until the blocks of the example are on disk, and says what came from there.
 tell_disk() {
   local worker deadline=$((SECONDS + 10)) blocks=0 restored
   worker=$(print_metrics | tail -n 1 | cut -d ' ' -f 4)
