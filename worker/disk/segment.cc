@@ -133,15 +133,20 @@ Result<SegmentContent> ReadSealed(DiskFiles& files, const DiskFiles::Path& path,
   return content;
 }
 
+// All slots are looked at: what stands behind a damaged one would come back once that is written again.
 Result<SegmentContent> ReadOpen(DiskFiles& files, const DiskFiles::Path& path, const SegmentShape& shape,
                                 std::uint64_t number) {
   SegmentContent content;
-  for (; content.used_slots < shape.slot_count; ++content.used_slots) {
+  for (std::uint32_t slot = 0; slot < shape.slot_count; ++slot) {
     Line line{};
-    ROOST_RETURN_IF_ERROR(files.Read(path, shape.SlotOffset(content.used_slots), line));
-    const std::optional<SegmentEntry> entry = EntryIn(line, content.used_slots, number);
-    if (!entry) break;
+    ROOST_RETURN_IF_ERROR(files.Read(path, shape.SlotOffset(slot), line));
+    const std::optional<SegmentEntry> entry = EntryIn(line, slot, number);
+    if (!entry) continue;
+    for (; content.used_slots < slot; ++content.used_slots) {
+      content.entries.push_back({.slot = content.used_slots, .block = std::nullopt});
+    }
     content.entries.push_back(*entry);
+    ++content.used_slots;
   }
   return content;
 }

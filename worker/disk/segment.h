@@ -9,7 +9,7 @@
 //            52 zero      56 check u64 (XXH3-64 of the 56 bytes before it, seeded with the segment's number)
 //
 // Little-endian. A slot's frame is written before its entry, so an entry with a right check stands for a whole frame,
-// and the first wrong one ends an open segment. Only a loss of power can order them otherwise; the frame's own sum
+// and a wrong one for a slot that has none. Only a loss of power can order them otherwise; the frame's own sum
 // shows that. `before` is the block that this one continues, also where an own scope begins, whose frame names its root
 // as parent: so the set on disk is closed over scopes. An erased block has an entry of that kind without anything else.
 #pragma once
@@ -96,7 +96,7 @@ struct SegmentContent {
 [[nodiscard]] Result<void> EraseSlot(DiskFiles& files, const DiskFiles::Path& path, const SegmentShape& shape,
                                      std::uint64_t number, std::uint32_t slot);
 
-// The entries of a sealed segment, or those of an open one up to its torn tail. Entries of a sealed one with a wrong
+// The entries of a sealed segment, or those of an open one up to its torn tail. Entries with a wrong
 // check are left out. kDataLoss: the header is not that of a segment with this number; kInvalidArgument: it is of
 // another shape or version.
 [[nodiscard]] Result<SegmentContent> ReadSegment(DiskFiles& files, const DiskFiles::Path& path,

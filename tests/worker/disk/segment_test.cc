@@ -84,8 +84,17 @@ TEST_F(SegmentTest, AnEntryOfASealedOneWithAFlippedBitIsLeftOut) {
 
 TEST_F(SegmentTest, ATornTailEndsAnOpenOne) {
   for (std::uint32_t slot = 0; slot < 4; ++slot) Write(slot);
-  Flip(shape_.SlotOffset(2) + 10);
-  EXPECT_EQ(ReadBack().used_slots, 2U);
+  Flip(shape_.SlotOffset(3) + 10);
+  EXPECT_EQ(ReadBack().used_slots, 3U);
+}
+
+TEST_F(SegmentTest, ADamagedSlotOfAnOpenOneHidesNothingBehindIt) {
+  for (std::uint32_t slot = 0; slot < 4; ++slot) Write(slot);
+  Flip(shape_.SlotOffset(1) + 10);
+  const SegmentContent content = ReadBack();
+  EXPECT_EQ(content.used_slots, 4U);
+  EXPECT_FALSE(content.entries[1].block.has_value());
+  EXPECT_TRUE(content.entries[3].block.has_value());
 }
 
 TEST_F(SegmentTest, AnErasedSlotStaysErasedAndIsSkipped) {
