@@ -31,13 +31,15 @@
 #include <span>
 #include <string>
 #include <thread>
+#include <unordered_map>
 #include <variant>
 #include <vector>
 
 #include "common/base/clock.h"
+#include "common/prefix/block_hash.h"
 #include "common/wire/messages.h"
 #include "worker/disk/disk_store.h"
-#include "worker/disk/write_queue.h"
+#include "worker/disk/segment.h"
 #include "worker/transfer/frame_memory.h"
 #include "worker/transfer/frame_source.h"
 #include "worker/transfer/readable_blocks.h"
@@ -51,6 +53,83 @@ inline constexpr std::size_t kMostErrors = 10;
 inline constexpr std::chrono::seconds kErrorWindow{60};
 // Reading, before anything was read.
 inline constexpr double kFirstDiskRate = 500e6;  // bytes/s
+
+// A block of a request that has ended.
+struct DiskOffer {
+  enum class Kind : std::uint8_t { kFound, kOther };
+  DiskBlock block;
+  Kind kind = Kind::kOther;
+};
+
+// The blocks that wait to be written, by hash alone: those that requests found in the cache before all others, each
+// kind in the order in which it came.
+//
+// At most `limit` blocks. When it is full the newest of the others gives way to one that was found; any other block
+// that comes then is dropped. A block that waits among the others and is found moves.
+//
+// Not thread-safe. O(1).
+class WriteQueue {
+ public:
+  explicit WriteQueue(std::size_t limit) : limit_(limit) {}
+
+  // Returns how many blocks were dropped.
+  std::uint32_t Push(const DiskOffer& offer) {
+    const auto known = kinds_.find(offer.block.hash);
+    if (known != kinds_.end()) {
+      if (known->second == offer.kind || known->second == DiskOffer::Kind::kFound) return 0;
+      known->second = DiskOffer::Kind::kFound;
+      found_.push_back(offer.block);
+      return 0;
+    }
+    std::uint32_t dropped = 0;
+    if (kinds_.size() >= limit_) {
+      if (offer.kind == DiskOffer::Kind::kOther || !DropNewestOther()) return 1;
+      dropped = 1;
+    }
+    kinds_.emplace(offer.block.hash, offer.kind);
+    (offer.kind == DiskOffer::Kind::kFound ? found_ : others_).push_back(offer.block);
+    return dropped;
+  }
+
+  // The next one; nothing when it is empty.
+  [[nodiscard]] std::optional<DiskBlock> Pop() {
+    if (!found_.empty()) return Take(found_);
+    while (!others_.empty()) {
+      const auto known = kinds_.find(others_.front().hash);
+      if (known != kinds_.end() && known->second == DiskOffer::Kind::kOther) return Take(others_);
+      others_.pop_front();  // it was found meanwhile
+    }
+    return std::nullopt;
+  }
+
+  [[nodiscard]] std::size_t size() const { return kinds_.size(); }
+  [[nodiscard]] bool empty() const { return kinds_.empty(); }
+
+ private:
+  [[nodiscard]] DiskBlock Take(std::deque<DiskBlock>& from) {
+    const DiskBlock block = from.front();
+    from.pop_front();
+    kinds_.erase(block.hash);
+    return block;
+  }
+
+  [[nodiscard]] bool DropNewestOther() {
+    while (!others_.empty()) {
+      const auto known = kinds_.find(others_.back().hash);
+      const bool is_there = known != kinds_.end() && known->second == DiskOffer::Kind::kOther;
+      others_.pop_back();
+      if (!is_there) continue;
+      kinds_.erase(known);
+      return true;
+    }
+    return false;
+  }
+
+  const std::size_t limit_;
+  std::deque<DiskBlock> found_;
+  std::deque<DiskBlock> others_;  // some have moved to found_
+  std::unordered_map<BlockHash, DiskOffer::Kind, BlockHashHasher> kinds_;
+};
 
 struct DiskCounts {
   std::array<std::uint64_t, kDiskDropNames.size()> dropped{};

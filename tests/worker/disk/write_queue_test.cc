@@ -1,13 +1,17 @@
-#include "worker/disk/write_queue.h"
-
 #include <gtest/gtest.h>
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "worker/disk/disk_cache.h"
 
 namespace roost::worker {
 namespace {
 
 using Kind = DiskOffer::Kind;
 
-DiskOffer Offer(std::uint64_t name, Kind kind) { return {.block = {.hash = {name, name}}, .kind = kind}; }
+DiskOffer Offer(std::uint64_t name, Kind kind) { return {.block = {.hash = {name, name}, .before = {}}, .kind = kind}; }
 
 std::vector<std::uint64_t> PopAll(WriteQueue& queue) {
   std::vector<std::uint64_t> names;
