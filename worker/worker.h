@@ -42,12 +42,6 @@
 
 namespace roost::worker {
 
-// Roost's own engine: the model, the engine with its thread, and the pool that makes automata for it.
-//
-//   OwnEngine ─ EngineThread ─ Engine ─ Model
-//                    ▲            └─ GrammarPool
-//                    └── Nudge ────────┘
-// and BlockTransfer and DiskCache, which wake the thread too when blocks have come.
 // The disk of blocks.
 struct DiskSetup {
   std::unique_ptr<DiskFolder> folder;  // held while the worker lives
@@ -56,6 +50,12 @@ struct DiskSetup {
   std::uint64_t write_rate = kDefaultDiskWriteRate;
 };
 
+// Roost's own engine: the model, the engine with its thread, and the pool that makes automata for it.
+//
+//   OwnEngine ─ EngineThread ─ Engine ─ Model
+//                    ▲            └─ GrammarPool
+//                    └── Nudge ────────┘
+// and BlockTransfer and DiskCache, which wake the thread too when blocks have come.
 struct OwnEngineSetup {
   std::unique_ptr<Model> model;
   EngineOptions engine;

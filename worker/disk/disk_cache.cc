@@ -78,7 +78,7 @@ void DiskCache::Offer(std::span<const DiskOffer> blocks) {
 }
 
 std::uint32_t DiskCache::CountFront(const FrameChain& chain) const {
-  return is_off_ || is_hidden_ ? 0 : store_->CountFront(chain);
+  return is_off_ || is_hidden_ || wrong_count_ > 0 ? 0 : store_->CountFront(chain);
 }
 
 double DiskCache::SecondsFor(std::uint32_t block_count) const {
@@ -87,10 +87,14 @@ double DiskCache::SecondsFor(std::uint32_t block_count) const {
 }
 
 void DiskCache::Erase(std::uint64_t id, wire::Evict order) { PostErasure({.id = id, .what = std::move(order)}); }
-void DiskCache::Drop(BlockHash block) { PostErasure({.id = std::nullopt, .what = block}); }
+void DiskCache::Drop(BlockHash block) {
+  ++wrong_count_;
+  PostErasure({.id = std::nullopt, .what = block, .is_wrong = true});
+}
 void DiskCache::Distrust(const std::string& /*worker_id*/) {
   LogWarning("all blocks on disk are dropped", {{"why", "one of them was wrong"}});
-  PostErasure({.id = std::nullopt, .what = std::monostate()});
+  ++wrong_count_;
+  PostErasure({.id = std::nullopt, .what = std::monostate(), .is_wrong = true});
 }
 
 void DiskCache::PostErasure(EraseTask task) {
@@ -264,6 +268,7 @@ void DiskCache::CarryOut(const EraseTask& task) {
     reason = DiskDrop::kUnreadable;
   }
   const std::uint32_t count = store_->Erase(erasure, reason);
+  if (task.is_wrong) --wrong_count_;
   if (!task.id) return;
   {
     const std::lock_guard lock(news_mutex_);
@@ -275,8 +280,9 @@ void DiskCache::CarryOut(const EraseTask& task) {
 
 // A full disk is no fault of it.
 void DiskCache::NoteFailure(const Error& error) {
-  next_write_ = clock_.Now() + kFullPause;
-  if (error.code != ErrorCode::kOverloaded) return NoteError(error);
+  const bool is_full = error.code == ErrorCode::kOverloaded;
+  next_write_ = clock_.Now() + (is_full ? kFullPause : kErrorPause);
+  if (!is_full) return NoteError(error);
   if (std::exchange(said_full_, true)) return;
   LogWarning("the disk of blocks is full: nothing is written until there is space", {{"why", error.ToString()}});
 }
@@ -287,6 +293,7 @@ void DiskCache::NoteError(const Error& error) {
     const Instant now = clock_.Now();
     errors_.push_back(now);
     while (errors_.front() + kErrorWindow < now) errors_.pop_front();
+    if (errors_.size() == 1) LogWarning("the disk of blocks fails", {{"why", error.ToString()}});
     if (errors_.size() < kMostErrors || is_off_.exchange(true)) return;
     has_news_.store(true, std::memory_order_release);
   }
@@ -344,6 +351,8 @@ bool DiskCache::ReadNext() {
     EndRead(asked, HoldOutcome::kComplete);
   } else if (!frame || is_off_) {
     EndRead(asked, HoldOutcome::kCancelled);
+  } else if (wrong_count_ > 0) {
+    EndRead(asked, HoldOutcome::kMissing);
   } else {
     const Instant begin = clock_.Now();
     Result<OpenedFrame> opened = store_->Read(chain, asked->next, *frame);
@@ -355,7 +364,7 @@ bool DiskCache::ReadNext() {
     } else {
       if (opened.error().code != ErrorCode::kNotFound) {
         NoteError(opened.error());
-        Drop(chain.hashes[asked->next]);
+        PostErasure({.id = std::nullopt, .what = chain.hashes[asked->next]});
       }
       EndRead(asked, HoldOutcome::kMissing);
     }

@@ -10,8 +10,9 @@
 // one request after the other.
 //
 // Trouble never fails a request: what can not be read is computed. A block that can not be read leaves with all that
-// continues it. A full disk stops writes for kFullPause. kMostErrors errors within kErrorWindow turn the disk off: then
-// it keeps what it has, and only erases.
+// continues it. Nothing is read while a wrong one has still to leave. A full disk stops writes for kFullPause, an error
+// for kErrorPause. kMostErrors errors within kErrorWindow turn the disk off: then it keeps what it has, and only
+// erases.
 //
 // Threads: the engine's for what says so; Start and Stop are the owner's. Without Start a test does the threads' work
 // with WriteNext and ReadNext.
@@ -49,6 +50,7 @@ namespace roost::worker {
 inline constexpr std::uint64_t kDefaultDiskWriteRate = 40'000'000;  // bytes/s
 inline constexpr std::size_t kDiskFrames = 16;
 inline constexpr std::chrono::seconds kFullPause{10};
+inline constexpr std::chrono::seconds kErrorPause{1};  // of writes
 inline constexpr std::size_t kMostErrors = 10;
 inline constexpr std::chrono::seconds kErrorWindow{60};
 // Reading, before anything was read.
@@ -79,6 +81,7 @@ class WriteQueue {
       if (known->second == offer.kind || known->second == DiskOffer::Kind::kFound) return 0;
       known->second = DiskOffer::Kind::kFound;
       found_.push_back(offer.block);
+      if (++moved_count_ > limit_) DropMoved();
       return 0;
     }
     std::uint32_t dropped = 0;
@@ -113,6 +116,14 @@ class WriteQueue {
     return block;
   }
 
+  void DropMoved() {
+    moved_count_ = 0;
+    std::erase_if(others_, [this](const DiskBlock& block) {
+      const auto known = kinds_.find(block.hash);
+      return known == kinds_.end() || known->second != DiskOffer::Kind::kOther;
+    });
+  }
+
   [[nodiscard]] bool DropNewestOther() {
     while (!others_.empty()) {
       const auto known = kinds_.find(others_.back().hash);
@@ -128,6 +139,7 @@ class WriteQueue {
   const std::size_t limit_;
   std::deque<DiskBlock> found_;
   std::deque<DiskBlock> others_;  // some have moved to found_
+  std::size_t moved_count_ = 0;   // at most so many of them
   std::unordered_map<BlockHash, DiskOffer::Kind, BlockHashHasher> kinds_;
 };
 
@@ -213,6 +225,7 @@ class DiskCache final : public FrameSource {
   struct EraseTask {
     std::optional<std::uint64_t> id;
     std::variant<wire::Evict, BlockHash, std::monostate> what;  // an order, a block, all
+    bool is_wrong = false;                                      // nothing may be read before it is carried out
   };
   struct Asked {
     FrameRequest request;
@@ -251,6 +264,7 @@ class DiskCache final : public FrameSource {
   bool is_hidden_ = false;  // the engine's
   std::atomic<bool> stopping_ = false;
   std::atomic<bool> is_off_ = false;
+  std::atomic<std::uint32_t> wrong_count_ = 0;  // erasures to come, of blocks that may be wrong
   std::atomic<bool> has_news_ = false;
   std::atomic<std::uint64_t> written_bytes_ = 0;
   std::array<std::atomic<std::uint64_t>, kDiskDropNames.size()> dropped_{};

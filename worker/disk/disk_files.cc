@@ -37,6 +37,13 @@ class OpenFile {
   const int descriptor_;
 };
 
+// So that a file is there, or gone, after a loss of power too.
+Result<void> SyncFolderOf(const DiskFiles::Path& path) {
+  const OpenFile folder(path.parent_path(), O_RDONLY | O_DIRECTORY);
+  if (!folder.is_open() || fsync(folder.descriptor()) != 0) return FileError(path.parent_path(), errno);
+  return {};
+}
+
 // Calls `move` until it has moved all `bytes`. It returns what it moved, 0 at the file's end.
 template <typename Move>
 Result<void> MoveAll(const DiskFiles::Path& path, std::size_t bytes, const Move& move) {
@@ -60,7 +67,7 @@ Result<void> DiskFiles::Create(const Path& path, std::uint64_t bytes) {
     (void)unlink(path.c_str());
     return FileError(path, failure);
   }
-  return {};
+  return SyncFolderOf(path);
 }
 
 Result<void> DiskFiles::Read(const Path& path, std::uint64_t offset, std::span<std::byte> to) {
@@ -115,7 +122,7 @@ Result<void> DiskFiles::Punch(const Path& path, std::uint64_t offset, std::uint6
 
 Result<void> DiskFiles::Remove(const Path& path) {
   if (unlink(path.c_str()) != 0) return FileError(path, errno);
-  return {};
+  return SyncFolderOf(path);
 }
 
 }  // namespace roost::worker

@@ -20,6 +20,7 @@
 
 #include "common/base/byte_size.h"
 #include "common/base/check.h"
+#include "common/base/log.h"
 
 namespace roost::worker {
 namespace {
@@ -36,6 +37,16 @@ std::string FolderName(const SegmentShape& shape) {
 }
 
 std::string LastError() { return std::strerror(errno); }
+
+// As far as they can be read. The iterator's own ++ throws.
+std::vector<DiskFiles::Path> PathsIn(const DiskFiles::Path& folder, std::error_code& failure) {
+  std::vector<DiskFiles::Path> paths;
+  for (fs::directory_iterator next(folder, failure); !failure && next != fs::directory_iterator();
+       next.increment(failure)) {
+    paths.push_back(next->path());
+  }
+  return paths;
+}
 
 // A folder for this user alone.
 bool MakeFolder(const DiskFiles::Path& path) { return mkdir(path.c_str(), S_IRWXU) == 0 || errno == EEXIST; }
@@ -99,13 +110,13 @@ DiskFiles::Path DiskStore::PathOf(std::uint64_t segment) const { return folder_ 
 // A file that is no segment of this shape is of no use to anybody: it goes.
 Result<void> DiskStore::ReadAll() {
   std::error_code failure;
-  for (const fs::directory_entry& file : fs::directory_iterator(folder_, failure)) {
-    const std::optional<std::uint64_t> number = SegmentNumberOf(file.path().filename().string());
+  for (const DiskFiles::Path& path : PathsIn(folder_, failure)) {
+    const std::optional<std::uint64_t> number = SegmentNumberOf(path.filename().string());
     if (!number) continue;
     next_number_ = std::max(next_number_, *number + 1);
-    Result<SegmentContent> content = ReadSegment(files_, file.path(), options_.shape, *number);
+    Result<SegmentContent> content = ReadSegment(files_, path, options_.shape, *number);
     if (!content.ok()) {
-      (void)files_.Remove(file.path());
+      (void)files_.Remove(path);
       continue;
     }
     segments_.emplace(*number, Segment{std::move(content->entries), content->is_sealed});
@@ -126,13 +137,14 @@ void DiskStore::FindOthers(const DiskFiles::Path& dir) {
   };
   std::vector<Found> found;
   std::error_code ignored;
-  for (const fs::directory_entry& folder : fs::directory_iterator(dir, ignored)) {
-    const std::string name = folder.path().filename().string();
-    if (!name.starts_with(kFolderPrefix) || folder.path() == folder_ || !folder.is_directory(ignored)) continue;
+  for (const DiskFiles::Path& folder : PathsIn(dir, ignored)) {
+    const std::string name = folder.filename().string();
+    if (!name.starts_with(kFolderPrefix) || folder == folder_ || !fs::is_directory(folder, ignored)) continue;
     other_folders_.push_back(name);
-    for (const fs::directory_entry& file : fs::directory_iterator(folder.path(), ignored)) {
-      if (!SegmentNumberOf(file.path().filename().string())) continue;
-      found.push_back({file.last_write_time(ignored), {file.path(), file.file_size(ignored)}});
+    for (const DiskFiles::Path& file : PathsIn(folder, ignored)) {
+      if (!SegmentNumberOf(file.filename().string())) continue;
+      const std::uintmax_t bytes = fs::file_size(file, ignored);
+      if (!ignored) found.push_back({fs::last_write_time(file, ignored), {file, bytes}});
     }
   }
   std::sort(found.begin(), found.end(), [](const Found& a, const Found& b) { return a.written > b.written; });
@@ -222,6 +234,9 @@ Result<OpenedFrame> DiskStore::Read(const FrameChain& chain, std::uint32_t index
     Result<void> read = files_.Read(PathOf(place->segment), options_.shape.FrameOffset(place->slot), to.bytes());
     Result<OpenedFrame> opened = read.ok() ? OpenFrame(to, chain, index) : Result<OpenedFrame>(std::move(read).error());
     const std::optional<DiskPlace> now = place_of(hash);
+    if (now == place && !opened.ok() && opened.error().code == ErrorCode::kNotFound) {
+      return DataLoss("disk-cache", "{} is gone", PathOf(place->segment).string());  // it was not Roost that removed it
+    }
     if (now == place) return opened;
     place = now;
   }
@@ -314,6 +329,7 @@ Result<DiskStore::Prepared> DiskStore::ReclaimStep() {
       node->place = place;
       node->used = false;
     }
+    ++reclaimed_slots_;  // the copied ones are found there again, see AddCopied
     ROOST_RETURN_IF_ERROR(SealIfFull());
     return Prepared{.room = Room::kWorked, .written_bytes = options_.shape.slot_bytes()};
   }
@@ -335,7 +351,11 @@ void DiskStore::DropSegment(std::uint64_t number, DiskDrop reason) {
   for (const SegmentEntry& entry : found->second.entries) {
     if (IsLive(number, entry)) (void)TakeOut(entry.block->hash, reason, places);
   }
-  (void)files_.Remove(PathOf(number));
+  const Result<void> gone = files_.Remove(PathOf(number));
+  if (!gone.ok() && gone.error().code != ErrorCode::kNotFound) {
+    LogError("a segment of blocks can not be removed: a later start would find its blocks again",
+             {{"file", PathOf(number).string()}, {"why", gone.error().ToString()}});
+  }
   if (number == segments_.begin()->first) reclaimed_slots_ = 0;
   if (open_ == number) open_.reset();
   segments_.erase(found);

@@ -181,7 +181,9 @@ Result<void> CreateSegment(DiskFiles& files, const DiskFiles::Path& path, const 
                                         .slot_count = shape.slot_count,
                                         .number = number},
                              number);
-  return files.Write(path, 0, header);
+  Result<void> written = files.Write(path, 0, header);
+  if (!written.ok()) (void)files.Remove(path);  // nobody counts it
+  return written;
 }
 
 Result<void> WriteSlot(DiskFiles& files, const DiskFiles::Path& path, const SegmentShape& shape, std::uint64_t number,

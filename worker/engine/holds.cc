@@ -121,6 +121,8 @@ std::uint64_t Holds::Distrust(std::span<const SourceId> sources, Erasures& erasu
     const std::string name = is_disk ? "the disk" : sources_.NameOf(source);
     FrameSource* const from = is_disk ? ways_.disk : ways_.source;
     if (from != nullptr) from->Distrust(name);
+    // Some of what came from there may be on disk by now.
+    if (!is_disk && ways_.disk != nullptr) ways_.disk->Distrust(name);
     const std::uint32_t count = erasures.DiscardFrom(source);
     total += count;
     spdlog::warn("{} blocks are discarded, because they came from {} or stand behind such a block", count, name);

@@ -189,6 +189,42 @@ TEST_F(DiskCacheTest, ErrorsFarApartDoNot) {
   EXPECT_TRUE(cache_->counts().is_available);
 }
 
+TEST_F(DiskCacheTest, NothingIsReadWhileAWrongBlockHasStillToLeave) {
+  const TestChain chain(3);
+  const TestChain other(2, 5);
+  Keep(chain);
+  Keep(other);
+  cache_->Drop(chain.chain.hashes[1]);
+  EXPECT_EQ(cache_->CountFront(chain.chain), 0U);
+  EXPECT_EQ(Restore(other), std::pair(0U, wire::HoldOutcome::kMissing));
+  WriteAll();
+  EXPECT_EQ(cache_->CountFront(chain.chain), 1U);
+  EXPECT_EQ(Restore(other), std::pair(2U, wire::HoldOutcome::kComplete));
+}
+
+TEST_F(DiskCacheTest, WritesThatFailTurnItOff) {
+  const TestChain chain(20);
+  PutInPool(chain);
+  Offer(chain);
+  files_->fails_writes = true;
+  for (std::size_t i = 0; i < kMostErrors; ++i) {
+    EXPECT_TRUE(cache_->counts().is_available) << i;
+    WriteAll();
+    clock_.Advance(kErrorPause);
+  }
+  EXPECT_FALSE(cache_->counts().is_available);
+}
+
+TEST_F(DiskCacheTest, AFileThatSomebodyRemovedIsAnError) {
+  const TestChain chain(3);
+  Keep(chain);
+  for (const auto& file : store_.Segments()) std::filesystem::remove(file);
+  EXPECT_EQ(Restore(chain), std::pair(0U, wire::HoldOutcome::kMissing));
+  WriteAll();
+  EXPECT_EQ(cache_->CountFront(chain.chain), 0U);
+  EXPECT_EQ(Dropped(DiskDrop::kUnreadable), 3U);
+}
+
 TEST_F(DiskCacheTest, AFullDiskPausesWrites) {
   const TestChain chain(4);
   PutInPool(chain);

@@ -224,6 +224,19 @@ TEST(DiskStoreTest, ABlockThatWasCopiedIsErasedInBothPlaces) {
   EXPECT_EQ(user.store->CountFront(other.chain), 16U);
 }
 
+// The front of both stays, so the erased block would be found behind it.
+TEST(DiskStoreTest, TheOnlyBlockThatWasCopiedIsErasedInBothPlaces) {
+  StoreUser user;
+  const TestChain used(8);
+  user.PutAll(used);
+  EXPECT_TRUE(user.store->Use(used.chain.hashes[0]));
+  user.PutAll(TestChain(16, 2));
+  for (int i = 0; i < 2; ++i) ASSERT_TRUE(user.store->PrepareStep().ok());  // a segment, and one copy
+  EXPECT_EQ(user.Evict(PromptOrder(used, 1)), 8U);
+  user.Open();
+  EXPECT_EQ(user.store->CountFront(used.chain), 0U);
+}
+
 TEST(DiskStoreTest, ASegmentThatCanNotBeErasedInGoesWhole) {
   StoreUser user;
   const TestChain chain(3);
