@@ -143,7 +143,7 @@ class DoctorTest(unittest.TestCase):
             load.join()
         self.assertNotIn("\x1b", told)
         self.assertIn("2/2 workers ready", told)
-        self.assertRegex(told, r"requests [\d.]+/s  output [\d.]+k? tok/s  prompt [\d.]+k? tok/s  hit \d+%  TTFT p50 [\d.]+ m?s")
+        self.assertRegex(told, r"requests [\d.]+/s  output [\d.]+k? tok/s  prompt [\d.]+k? tok/s  hit \d+%, \d+% of tokens  TTFT p50 [\d.]+ m?s")
         self.assertRegex(told, r"(?m)^worker-a +ready +\d+ +\d+ [#.]{8} +\d+% ")
         self.assertIn("The hen sits on an egg", told)
         self.assertIn("p99", told)  # nothing is cut without a terminal

@@ -59,9 +59,24 @@ def doctor(router, *flags):
     return [finding for finding in json.loads(told.stdout)["findings"] if finding["check"] in ("transfer", "metrics")]
 
 
-def closed_port():
+def free_port():
     with socket.create_server(("127.0.0.1", 0)) as listener:
         return listener.getsockname()[1]
+
+
+HELD = []
+
+
+def closed_port():
+    """Nobody listens there, and nobody else can take it meanwhile."""
+    HELD.append(socket.socket())
+    HELD[-1].bind(("127.0.0.1", 0))
+    return HELD[-1].getsockname()[1]
+
+
+def tearDownModule():
+    for held in HELD:
+        held.close()
 
 
 class PairsTest(unittest.TestCase):
@@ -94,7 +109,7 @@ class PairsTest(unittest.TestCase):
         self.assertEqual(doctor(self.router), [])
 
     def test_a_source_that_can_not_be_reached_is_named(self):
-        self.start("--transfer-address", f"127.0.0.1:{closed_port()}", "--transfer-advertise", f"127.0.0.1:{closed_port()}")
+        self.start("--transfer-address", f"127.0.0.1:{free_port()}", "--transfer-advertise", f"127.0.0.1:{closed_port()}")
         prompt = text(400, self.id())
         warm(self.router, prompt, "--workers", "worker-a")
         for number in range(6):  # the last pause is half a minute

@@ -182,7 +182,7 @@ Result<void> CreateSegment(DiskFiles& files, const DiskFiles::Path& path, const 
                                         .number = number},
                              number);
   Result<void> written = files.Write(path, 0, header);
-  if (!written.ok()) (void)files.Remove(path);  // nobody counts it
+  if (!written.ok()) (void)files.Remove(path);  // it is in no count
   return written;
 }
 
