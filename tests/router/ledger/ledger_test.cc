@@ -34,6 +34,11 @@ class LedgerTest : public ::testing::Test {
     folder_ = fs::path(testing::TempDir()) / ("ledger-" + name);
     fs::remove_all(folder_);
   }
+  void TearDown() override {
+    fs::remove_all(folder_);
+    fs::remove_all(Copy());
+  }
+  [[nodiscard]] std::string Copy() const { return folder_.string() + "-copy"; }
 
   std::unique_ptr<Ledger> Open() {
     return Ledger::Open(
@@ -187,7 +192,7 @@ TEST_F(LedgerTest, RunsAndRoutersAddUpAndACopyCountsOnce) {
   Count(*Open(), "a", 1, 0);  // after a restart
   EXPECT_EQ(Files().size(), 3U);
   EXPECT_EQ(Sum().prompt_tokens, 111U);
-  const std::string copy = folder_.string() + "-copy";
+  const std::string copy = Copy();
   fs::remove_all(copy);
   fs::copy(folder_, copy);
   const auto both = roostctl::AddUpLedgers({folder_.string(), copy, folder_.string() + "/"}, 0);
