@@ -110,9 +110,8 @@ struct Apart {
 struct Decision {
   WorkerSlot slot;
   DecisionReason reason = DecisionReason::kOnlyWorker;
-  std::uint32_t matched_tokens = 0;  // predicted cached tokens
-  std::uint32_t arriving_tokens =
-      0;  // those of them that come from another worker or a disk, for this request or one before
+  std::uint32_t matched_tokens = 0;   // predicted cached tokens
+  std::uint32_t arriving_tokens = 0;  // those of them that come from elsewhere, for this request or one before
   double predicted_ttft_seconds = 0;
   double predicted_itl_seconds = 0;    // mean time between the answer's tokens
   double predicted_whole_seconds = 0;  // from the decision to the last token

@@ -56,8 +56,8 @@ class ConnectorTest(unittest.TestCase):
                         break
 
     def ask(self, prompt, number, **fields):
-        body = {"model": "demo-model", "prompt": prompt, "temperature": 0, "max_tokens": 30, "return_token_ids": True,
-                **fields}
+        body = {"model": "demo-model", "prompt": prompt, "temperature": 0, "max_tokens": 30, "min_tokens": 10,
+                "return_token_ids": True, **fields}
         answer = self.router.request("POST", "/v1/completions", body, {"x-request-id": f"{self.id()}-{number}"})
         self.assertEqual(answer.status, 200, answer.body)
         return answer.json()

@@ -94,6 +94,9 @@ class Request:
         greedy = body.get("temperature", 1) == 0
         if greedy and self.count > 1:
             raise Refused(400, f"n must be 1 when using greedy sampling, got {self.count}.")
+        least, most = body.get("min_tokens") or 0, body.get("max_tokens")
+        if most is not None and least > most:
+            raise Refused(400, f"min_tokens must be less than or equal to max_tokens={most}, got {least}.")
         self.seed = None if greedy else body.get("seed", 0)
         self.limit = min(body.get("max_tokens") or 16, max_context - len(self.prompt))
         self.salt = body.get("cache_salt") or ""

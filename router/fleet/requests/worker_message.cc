@@ -76,6 +76,7 @@ wire::Generate MessageOf(const GenerateSpec& spec, const WorkerOrder& order, Ins
   message.kv_transfer = order.kv_transfer;
   if (order.part != wire::RequestPart::kPrompt) return message;
   message.max_output_tokens = 1;
+  message.min_output_tokens = std::min(message.min_output_tokens, 1U);  // engines refuse more than the most
   message.retention.reset();
   message.lifetimes.clear();
   message.session_hash = 0;

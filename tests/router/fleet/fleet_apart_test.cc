@@ -194,6 +194,20 @@ TEST_F(FleetApartTest, AWorkerForPromptsTakesAllWhenItIsAlone) {
   ExpectRight(request, 9);
 }
 
+// Engines refuse a least length above the most.
+TEST_F(FleetApartTest, ALeastLengthIsThatOfTheAnswer) {
+  LetAnswersRun(8);
+  GenerateSpec wishes;
+  wishes.generate.min_output_tokens = 10;
+  const Request request = sim_.Submit(prompt_, 20, wishes);
+  sim_.DeliverAll();
+  ASSERT_EQ(LastDecision().worker_id, "p");
+  EXPECT_EQ(p_.received().back().min_output_tokens, 1U);
+  const std::string decode = LastDecision().decode_id;
+  RunUntilEnd(request);
+  EXPECT_EQ((decode == "d1" ? d1_ : d2_).received().back().min_output_tokens, 10U);
+}
+
 TEST_F(FleetApartTest, AHintForTheSessionsReturnStaysWithTheAnswer) {
   LetAnswersRun(8);
   GenerateSpec wishes;
