@@ -266,7 +266,7 @@ Result<DiskStore::Prepared> DiskStore::PrepareStep() {
   if (!HasRoomForSegment() && RemoveOther()) return Prepared{.room = Room::kWorked};
   if (!open_) {
     if (!HasRoomForSegment()) {
-      ROOST_RETURN_IF_ERROR(RemoveOldest());
+      RemoveOldest();
     } else {
       ROOST_RETURN_IF_ERROR(NewSegment());
     }
@@ -334,15 +334,11 @@ Result<DiskStore::Prepared> DiskStore::ReclaimStep() {
     return Prepared{.room = Room::kWorked, .written_bytes = options_.shape.slot_bytes()};
   }
   if (open_) ROOST_RETURN_IF_ERROR(files_.Sync(PathOf(*open_)));
-  ROOST_RETURN_IF_ERROR(RemoveOldest());
+  RemoveOldest();
   return Prepared{.room = Room::kWorked};
 }
 
-Result<void> DiskStore::RemoveOldest() {
-  const std::uint64_t number = segments_.begin()->first;
-  DropSegment(number, DiskDrop::kReclaimed);
-  return {};
-}
+void DiskStore::RemoveOldest() { DropSegment(segments_.begin()->first, DiskDrop::kReclaimed); }
 
 // Its blocks leave with those that continue them elsewhere.
 void DiskStore::DropSegment(std::uint64_t number, DiskDrop reason) {

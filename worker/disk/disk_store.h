@@ -157,7 +157,7 @@ class DiskStore {
   [[nodiscard]] Result<void> NewSegment();
   [[nodiscard]] Result<void> SealIfFull();
   [[nodiscard]] Result<Prepared> ReclaimStep();
-  [[nodiscard]] Result<void> RemoveOldest();
+  void RemoveOldest();
   [[nodiscard]] bool RemoveOther();
   void DropSegment(std::uint64_t number, DiskDrop reason);
   [[nodiscard]] Result<void> Write(const DiskBlock& block, std::span<const std::byte> frame, DiskPlace& place);
