@@ -4,6 +4,7 @@
 // per request. They must not block: they hand the data to another thread and return.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <memory>

@@ -89,6 +89,7 @@ for header, names in STD_HEADERS.items():
 HEADERS_OF_NAME["size_t"] |= {"cstdint", "cstdio", "cstring"}
 HEADERS_OF_NAME["less"] |= {"map", "set"}
 HEADERS_OF_NAME["hash"] |= {"string", "string_view"}
+HEADERS_OF_NAME["erase_if"] = {"deque", "map", "set", "string", "unordered_map", "unordered_set", "vector"}
 HEADERS_OF_NAME["get"] |= {"tuple", "array", "utility"}
 HEADERS_OF_NAME["istream"] |= {"istream"}
 HEADERS_OF_NAME["ostream"] |= {"ostream"}
