@@ -58,12 +58,11 @@ std::unique_ptr<BlockTransfer> OwnEngine::MakeTransfer(const Clock& clock) {
 }
 
 std::unique_ptr<DiskCache> OwnEngine::MakeDisk(const Clock& clock) {
-  constexpr std::uint32_t kQueuePart = 4;  // of the pool
   if (!setup_.disk) return nullptr;
   return std::make_unique<DiskCache>(
       std::move(setup_.disk->store), transfer_->readable(), transfer_->inbox(), clock, [this] { thread_.Nudge(); },
       DiskCache::Options{.write_rate = setup_.disk->write_rate,
-                         .queue_limit = setup_.model->block_count() / kQueuePart});
+                         .queue_limit = setup_.model->block_count() / kDiskQueuePart});
 }
 
 DiskStart OwnEngine::Disk() {

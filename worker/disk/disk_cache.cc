@@ -185,15 +185,18 @@ void DiskCache::Write() {
       continue;
     }
     std::unique_lock lock(write_mutex_);
-    const bool is_paced = !queue_.empty() && !is_off_;
-    if (has_news() && !is_paced) {
+    const bool has_blocks = !queue_.empty() && !is_off_;
+    if (has_news() && !has_blocks) {
       lock.unlock();
       WakeNow();
       lock.lock();
     }
     const auto has_erasure = [&] { return stopping_ || !erases_.empty(); };
-    if (is_paced) {
-      const Duration pause = std::max<Duration>(next_write_ - clock_.Now(), std::chrono::microseconds(1));
+    if (has_blocks || !unfinished_.empty()) {
+      const Instant next = !has_blocks           ? next_removal_
+                           : unfinished_.empty() ? next_write_
+                                                 : std::min(next_write_, next_removal_);
+      const Duration pause = std::max<Duration>(next - clock_.Now(), std::chrono::microseconds(1));
       (void)write_changed_.wait_for(lock, pause, has_erasure);
     } else {
       write_changed_.wait(lock, [&] { return has_erasure() || (!queue_.empty() && !is_off_); });
@@ -202,6 +205,7 @@ void DiskCache::Write() {
 }
 
 bool DiskCache::WriteNext() {
+  if (EndErasures()) return true;
   std::optional<EraseTask> task;
   std::optional<DiskBlock> block;
   {
@@ -270,12 +274,23 @@ void DiskCache::CarryOut(const EraseTask& task) {
   const std::uint32_t count = store_->Erase(erasure, reason);
   if (task.is_wrong) --wrong_count_;
   if (!task.id) return;
+  unfinished_.push_back({*task.id, count});
+  next_removal_ = clock_.Now();
+  (void)EndErasures();
+}
+
+// True if erasures that are carried out were told.
+bool DiskCache::EndErasures() {
+  if (unfinished_.empty() || clock_.Now() < next_removal_) return false;
+  next_removal_ = clock_.Now() + kErrorPause;
+  if (!store_->RemoveLeftOver().ok()) return false;
   {
     const std::lock_guard lock(news_mutex_);
-    erased_.push_back({*task.id, count});
+    for (const DiskNews::Erased& each : std::exchange(unfinished_, {})) erased_.push_back(each);
     has_news_.store(true, std::memory_order_release);
   }
   WakeNow();
+  return true;
 }
 
 // A full disk is no fault of it.

@@ -49,6 +49,7 @@ namespace roost::worker {
 
 inline constexpr std::uint64_t kDefaultDiskWriteRate = 40'000'000;  // bytes/s
 inline constexpr std::size_t kDiskFrames = 16;
+inline constexpr std::uint32_t kDiskQueuePart = 4;  // of the pool: a part of it may wait to be written
 inline constexpr std::chrono::seconds kFullPause{10};
 inline constexpr std::chrono::seconds kErrorPause{1};  // of writes
 inline constexpr std::size_t kMostErrors = 10;
@@ -193,7 +194,7 @@ class DiskCache final : public FrameSource {
   [[nodiscard]] double SecondsFor(std::uint32_t block_count) const;
   // While it is hidden it has nothing for anybody.
   void SetHidden(bool is_hidden) { is_hidden_ = is_hidden; }
-  // The news has the order's number once it is carried out.
+  // The news has the order's number once it is carried out; while files can not be removed it has not.
   void Erase(std::uint64_t id, wire::Evict order);
   // This block may be wrong, and all that continues it.
   void Drop(BlockHash block);
@@ -241,6 +242,7 @@ class DiskCache final : public FrameSource {
   void Write();
   void Read();
   void CarryOut(const EraseTask& task);
+  [[nodiscard]] bool EndErasures();
   [[nodiscard]] bool WriteBlock(const DiskBlock& block);
   void CountWritten(std::uint64_t bytes);
   void NoteFailure(const Error& error);
@@ -273,12 +275,14 @@ class DiskCache final : public FrameSource {
 
   mutable std::mutex write_mutex_;
   std::condition_variable write_changed_;
-  WriteQueue queue_;              // guarded by write_mutex_
-  std::deque<EraseTask> erases_;  // guarded by write_mutex_
-  Instant next_write_{};          // the writer's
-  bool said_full_ = false;        // the writer's
-  FrameBuffer copy_;              // the writer's
-  Instant last_wake_{};           // the writer's
+  WriteQueue queue_;                          // guarded by write_mutex_
+  std::deque<EraseTask> erases_;              // guarded by write_mutex_
+  Instant next_write_{};                      // the writer's
+  std::vector<DiskNews::Erased> unfinished_;  // the writer's: their files are still there
+  Instant next_removal_{};                    // the writer's
+  bool said_full_ = false;                    // the writer's
+  FrameBuffer copy_;                          // the writer's
+  Instant last_wake_{};                       // the writer's
 
   mutable std::mutex read_mutex_;
   std::condition_variable read_changed_;

@@ -347,8 +347,8 @@ void DiskStore::DropSegment(std::uint64_t number, DiskDrop reason) {
   for (const SegmentEntry& entry : found->second.entries) {
     if (IsLive(number, entry)) (void)TakeOut(entry.block->hash, reason, places);
   }
-  const Result<void> gone = files_.Remove(PathOf(number));
-  if (!gone.ok() && gone.error().code != ErrorCode::kNotFound) {
+  left_over_.push_back(PathOf(number));
+  if (const Result<void> gone = RemoveLeftOver(); !gone.ok()) {
     LogError("a segment of blocks can not be removed: a later start would find its blocks again",
              {{"file", PathOf(number).string()}, {"why", gone.error().ToString()}});
   }
@@ -361,6 +361,15 @@ void DiskStore::DropSegment(std::uint64_t number, DiskDrop reason) {
   }
   std::erase_if(places, [number](const DiskPlace& place) { return place.segment == number; });
   EraseAt(places);
+}
+
+Result<void> DiskStore::RemoveLeftOver() {
+  while (!left_over_.empty()) {
+    const Result<void> gone = files_.Remove(left_over_.back());
+    if (!gone.ok() && gone.error().code != ErrorCode::kNotFound) return gone;
+    left_over_.pop_back();
+  }
+  return {};
 }
 
 bool DiskStore::RemoveOther() {

@@ -125,12 +125,15 @@ class DiskStore {
   [[nodiscard]] Result<void> Append(const DiskBlock& block, const FrameBuffer& frame);
 
   // These blocks with all that continues them, and then, towards the front, what nothing else continues. Returns how
-  // many have left. All of it is on the medium.
+  // many have left. All of it is on the medium once nothing is left over.
   struct Erasure {
     std::vector<BlockHash> tops;
     std::vector<BlockHash> fronts;  // the last block first: each goes if nothing continues it any more
   };
   [[nodiscard]] std::uint32_t Erase(const Erasure& erasure, DiskDrop reason);
+  // Tries once more to remove the files that should be gone. An error: one is still there, and a later start would find
+  // its blocks.
+  [[nodiscard]] Result<void> RemoveLeftOver();
   // The blocks that an order names.
   [[nodiscard]] Erasure ErasureOf(const wire::Evict& order) const;
 
@@ -182,6 +185,7 @@ class DiskStore {
   // The writer's.
   std::map<std::uint64_t, Segment> segments_;
   std::vector<OtherSegment> others_;  // the oldest last
+  std::vector<DiskFiles::Path> left_over_;
   std::optional<std::uint64_t> open_;
   std::uint64_t next_number_ = 1;
   std::size_t reclaimed_slots_ = 0;  // of the oldest segment, which is on its way out

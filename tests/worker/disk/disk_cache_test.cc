@@ -142,6 +142,26 @@ TEST_F(DiskCacheTest, NewsTellOfTheSetInOrder) {
   EXPECT_EQ(news.digest, BlockHash());
 }
 
+TEST_F(DiskCacheTest, AnErasureIsNotDoneWhileItsFilesAreThere) {
+  const TestChain chain(3);
+  Keep(chain);
+  files_->fails_writes = files_->fails_removals = true;  // the file system has become read-only
+  cache_->Erase(9, {.what = wire::BlockToEvict{chain.chain.hashes[0]}, .answer_id = 1});
+  WriteAll();
+  clock_.Advance(kErrorPause);
+  WriteAll();
+  EXPECT_TRUE(cache_->TakeNews().erased.empty());
+  EXPECT_EQ(cache_->CountFront(chain.chain), 0U);
+  files_->fails_writes = files_->fails_removals = false;
+  clock_.Advance(kErrorPause);
+  WriteAll();
+  const DiskNews news = cache_->TakeNews();
+  ASSERT_EQ(news.erased.size(), 1U);
+  EXPECT_EQ(news.erased[0].block_count, 3U);
+  Again();
+  EXPECT_EQ(cache_->CountFront(chain.chain), 0U);
+}
+
 TEST_F(DiskCacheTest, ASnapshotIsTheSetAndTakesTheNewsWithIt) {
   const TestChain chain(3);
   Keep(chain);

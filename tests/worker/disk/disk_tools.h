@@ -51,6 +51,7 @@ class FaultyFiles final : public DiskFiles {
   bool is_full = false;
   bool fails_reads = false;
   bool fails_writes = false;
+  bool fails_removals = false;
 
   Result<void> Create(const Path& path, std::uint64_t bytes) override {
     if (is_full) return Error{ErrorCode::kOverloaded, "no space", path.string()};
@@ -73,7 +74,10 @@ class FaultyFiles final : public DiskFiles {
   Result<void> Punch(const Path& path, std::uint64_t offset, std::uint64_t bytes) override {
     return IsDead() ? Dead() : DiskFiles::Punch(path, offset, bytes);
   }
-  Result<void> Remove(const Path& path) override { return IsDead() ? Dead() : DiskFiles::Remove(path); }
+  Result<void> Remove(const Path& path) override {
+    if (fails_removals) return Error{ErrorCode::kUnavailable, "read-only file system", path.string()};
+    return IsDead() ? Dead() : DiskFiles::Remove(path);
+  }
 
   [[nodiscard]] bool is_dead() const { return dead_; }
 
