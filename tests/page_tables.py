@@ -232,7 +232,7 @@ SHOWN_FIGURES = {
     "router: tokens lost of 5,000 streams at once; memory of a stream": ("streams_5000_lost_tokens", "stream_bytes_each"),
     "worker: the engine's part of a step of 64 and 256 requests": ("engine_step_us_64", "engine_step_us_256"),
     "worker: cache match a block, eviction in a pool of a million": ("cache_match_ns_per_block", "cache_evict_ns_1m"),
-    "worker: a prompt of 1,025 tokens fetched, over computing it on two cores": ("transfer_request_pulled_over_computed",),
+    "worker: 1,020 tokens fetched from a worker, from the disk after kill -9, over computing them": ("transfer_request_pulled_over_computed", "disk_restart_ttft_over_computed"),
     "CPU: prefill of the demo model, one thread; a step of Qwen3-0.6B's shape": ("model_prefill_demo_1t", "model_decode_step_qwen3_0_6b_2t"),
     "CPU: that step beside a busy process; llama.cpp's": ("neighbours_decode_normal_priority", "neighbours_other_decode_normal_priority"),
     "a tenant's p99 beside one with 100 clients, over without": ("fairness_p99_ttft_ratio",),

@@ -1,4 +1,4 @@
-// What a disk of blocks is worth: traces served by the real engine, one request after the other, with a pool of an
+// The worth of a disk of blocks: traces served by the real engine, one request after the other, with a pool of an
 // eighth of their blocks. A trace's block is a small block of a model that computes nothing, so bytes and hits are real
 // and no time passes but that which the write rate is measured against: a second for each block that is computed.
 #include <fmt/format.h>
@@ -225,7 +225,8 @@ void Compare(std::string_view name, const Trace& trace) {
   play("disk", {.pool_blocks = pool, .has_disk = true});
   play("disk_restart", {.pool_blocks = pool, .has_disk = true, .restarts = true});
   for (const double bound : {0.1, 0.25, 0.5}) {
-    play(fmt::format("disk_{}", bound), {.pool_blocks = pool, .has_disk = true, .most_written = bound});
+    play(fmt::format("disk_0_{}", static_cast<int>(100 * bound)),
+         {.pool_blocks = pool, .has_disk = true, .most_written = bound});
   }
 }
 

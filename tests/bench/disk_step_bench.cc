@@ -1,4 +1,4 @@
-// What a disk of blocks costs the engine: two engines with models that compute on the CPU, one of them with a disk that
+// A disk's cost to the engine: two engines with models that compute on the CPU, one of them with a disk that
 // its threads write to at the default rate, take the same requests in turns. Processor time of the engine's own thread,
 // so that other load on the machine does not count.
 #include <time.h>
