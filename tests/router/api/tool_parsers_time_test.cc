@@ -43,13 +43,9 @@ TEST(ToolParsersTest, HostileTextTakesLinearTime) {
     while (text.size() < size) text += part;
     std::vector<std::string_view> pieces;
     for (std::size_t i = 0; i < text.size(); i += 7) pieces.push_back(std::string_view(text).substr(i, 7));
-    double best = 1e9;
-    for (int turn = 0; turn < 2; ++turn) {
-      const double begin = ThreadSeconds();
-      (void)ParseIn(options, pieces);
-      best = std::min(best, ThreadSeconds() - begin);
-    }
-    return best;
+    const double begin = ThreadSeconds();
+    (void)ParseIn(options, pieces);
+    return ThreadSeconds() - begin;
   };
   for (const ToolFamily family :
        {ToolFamily::kHermes, ToolFamily::kLlama, ToolFamily::kPythonic, ToolFamily::kMistral, ToolFamily::kHarmony,
@@ -60,8 +56,14 @@ TEST(ToolParsersTest, HostileTextTakesLinearTime) {
       options.delivery = delivery;
       for (const std::string& part : parts) {
         constexpr double kNoise = 2e-3;
-        const double small = seconds(options, part, 8'000);
-        EXPECT_LE(seconds(options, part, 32'000), 8 * (small + kNoise)) << NameOf(family) << ": " << part;
+        double small = 0;
+        double large = 0;
+        for (int turn = 0; turn < 3; ++turn) {  // again where something came between
+          small = seconds(options, part, 8'000);
+          large = seconds(options, part, 32'000);
+          if (large <= 8 * (small + kNoise)) break;
+        }
+        EXPECT_LE(large, 8 * (small + kNoise)) << NameOf(family) << ": " << part;
       }
     }
   }
