@@ -12,6 +12,7 @@ cd "$(dirname "$0")/.."
 cmake --preset release -DROOST_BUILD_TESTS=ON -DROOST_TEST_LABELS=
 cmake --build --preset release
 echo "nightly.sh: built in $SECONDS s"
+export ROOST_TRANSFER_ROUNDS=100 ROOST_APART_ROUNDS=20  # spoilt pulls and killed workers, of which CI tries a few
 code=0
 python3 tests/run_ctest.py build/release --no-tests=error --timeout 1800 --parallel "$(nproc)" "$@" || code=$?
 echo "nightly.sh: all of it in $SECONDS s"

@@ -1,6 +1,6 @@
 """Prompts are computed at one worker while their answers go on at another: the same bits as at one worker, whoever dies.
 
-ROOST_APART_ROUNDS (4) is the number of workers that are killed in each of the two ways, one after the other."""
+ROOST_APART_ROUNDS (2) is the number of workers that are killed in each of the two ways, one after the other."""
 
 import contextlib
 import http.client
@@ -12,7 +12,7 @@ import unittest
 
 from cluster import Cluster, text, wait_until
 
-ROUNDS = int(os.environ.get("ROOST_APART_ROUNDS", "4"))
+ROUNDS = int(os.environ.get("ROOST_APART_ROUNDS", "2"))
 APART = 12  # prompts that go apart before their answers are compared
 MOST_TRIES = 20 * max(APART, ROUNDS)
 STREAMS = 8
