@@ -12,8 +12,9 @@
 namespace roost::kernels {
 
 std::string Describe(const DeviceFailure& failure) {
+  if (!failure.batch) return fmt::format("{} failed on {}: {}", failure.call, failure.device, failure.error);
   return fmt::format("{} failed on {} in a batch of {} requests, {} tokens: {}", failure.call, failure.device,
-                     failure.batch.request_count, failure.batch.token_count, failure.error);
+                     failure.batch->request_count, failure.batch->token_count, failure.error);
 }
 
 void EndOnDeviceFailure(const DeviceFailure& failure) {

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -23,9 +24,9 @@ struct DeviceFailure {
   std::string_view call;    // the library function or the kernel: "cudaStreamSynchronize"
   std::string_view error;   // its error, in words
   std::string_view device;  // "cuda:0 (NVIDIA H100)"
-  // The batch in which the device failed. Calls are asynchronous: the failure may show in a later call of the batch, or
-  // of the next one, which the host begins while this one is computed.
-  BatchShape batch;
+  // The batch in which the device failed; nothing for what happens beside batches. Calls are asynchronous: the failure
+  // may show in a later call of the batch, or of the next one, which the host begins while this one is computed.
+  std::optional<BatchShape> batch;
 };
 
 // EX_OSERR of sysexits.h.

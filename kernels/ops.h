@@ -18,6 +18,7 @@
 #include "kernels/attention.h"
 #include "kernels/collective.h"
 #include "kernels/copy_block_rows.h"
+#include "kernels/copy_streams.h"
 #include "kernels/device.h"
 #include "kernels/gather_embedding.h"
 #include "kernels/host_pieces.h"
@@ -76,6 +77,12 @@ struct OpTable {
   void (*begin_readback)(Device& device, const void* from, std::size_t bytes) = nullptr;
   void (*end_readback)(Device& device, void* to_host) = nullptr;
 
+  // For blocks that travel; null with host memory. The first two return null when memory is short. Pinned memory is the
+  // host's, and may be used by all devices of the table.
+  std::unique_ptr<CopyStreams> (*open_copy_streams)(Device& device) = nullptr;
+  void* (*pin)(Device& device, std::size_t bytes) = nullptr;
+  void (*unpin)(void* memory) = nullptr;
+
   // Ops called between the two are recorded instead of run, and memory stays unchanged. Ops with host memory among
   // their arguments, copies and allocations are not allowed there. end_recording returns null when there is no memory
   // for the recording. All three are null on a device that gains nothing from it.
@@ -96,7 +103,6 @@ struct OpTable {
   void (*attention)(Device& device, const AttentionArgs& args) = nullptr;
   void (*silu_mul)(Device& device, const SiluMulArgs& args) = nullptr;
   void (*copy_block_rows)(Device& device, const CopyBlockRowsArgs& args) = nullptr;
-  void (*gather_blocks)(Device& device, const MoveBlocksArgs& args) = nullptr;
   void (*scatter_blocks)(Device& device, const MoveBlocksArgs& args) = nullptr;
   void (*sample)(Device& device, const SampleArgs& args) = nullptr;
   void (*logprobs)(Device& device, const LogprobsArgs& args) = nullptr;

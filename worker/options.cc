@@ -191,7 +191,6 @@ Result<void> CheckDisk(const WorkerOptions& options) {
     return InvalidArgument("disk-cache", "is missing: disk-cache-bytes has no meaning without it");
   }
   if (options.engine != kOwnEngine) return InvalidArgument("disk-cache", "blocks of another engine stay there");
-  if (options.backend == "cuda") return InvalidArgument("disk-cache", "blocks on CUDA can not be read yet");
   if (options.prefix_cache == "off") return InvalidArgument("disk-cache", "needs --prefix-cache on");
   constexpr std::uint64_t kLeast = kLeastSegments * kSegmentBytes;
   if (options.disk_cache_bytes >= kLeast) return {};

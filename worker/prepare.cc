@@ -373,9 +373,8 @@ wire::ComputeShare ComputeShareOf(std::uint32_t threads) {
 }
 
 // Why blocks stay at this worker; empty: they travel.
-std::string TransferAbsence(const WorkerOptions& options, DeviceKind device) {
+std::string TransferAbsence(const WorkerOptions& options) {
   if (options.transfer == "off") return "off";
-  if (device == DeviceKind::kCuda) return "off: blocks on CUDA stay there";
   if (options.prefix_cache == "off") return "off: the prefix cache is off";
   if (options.cache_events == "off") return "off: cache events are off";
   if (options.transfer_pulls + options.transfer_readers == 0) return "off: neither pulls nor readers";
@@ -406,22 +405,27 @@ Result<TransferSetup> ListenForWorkers(const WorkerOptions& options) {
   return transfer;
 }
 
-// Has the memory for blocks on their way counted when the model is loaded.
+// Has the memory for blocks on their way counted when the model is loaded: on the CPU beside weights and KV, on CUDA,
+// where it is pinned, alone.
 void CountTransferMemory(const WorkerOptions& options, TransferSetup& transfer, ModelOptions& model) {
-  model.memory_beside = [&, available = model.memory_limit_bytes](std::uint64_t block_bytes) -> Result<std::uint64_t> {
-    const FrameSizes sizes{.block_tokens = options.block_tokens, .data_bytes = block_bytes};
+  model.frames = [&, limit = model.memory_limit_bytes](std::uint64_t data_bytes) -> Result<FrameRoom> {
+    const FrameSizes sizes{.block_tokens = options.block_tokens, .data_bytes = data_bytes};
+    const std::uint64_t available = limit ? *limit : AvailableMemoryBytes();
     ROOST_ASSIGN_OR_RETURN(transfer.frame_count, FrameCountOf(sizes, options.transfer_bytes, available));
-    const std::uint64_t disk_frames = options.disk_cache.empty() ? 0 : kDiskFrames + 1;
-    return FrameBytesOf(transfer, sizes) + disk_frames * sizes.frame_bytes();
+    const std::size_t disk_frames = options.disk_cache.empty() ? 0 : kDiskFrames + 1;
+    const FrameRoom room{
+        .count = FrameCountOf(transfer) + disk_frames, .head_bytes = sizes.data_offset(), .tail_bytes = kFrameSumBytes};
+    const std::uint64_t bytes = room.count * sizes.frame_bytes();
+    if (limit || bytes <= available) return room;
+    return InvalidArgument("transfer-memory",
+                           "{} bytes for {} blocks on their way ({}) are more than this process may use now ({})",
+                           bytes, room.count, ByteSizeText(bytes), ByteSizeText(available));
   };
 }
 
 // Before the model is read: a folder that is taken stops the start at once. Null where no disk is asked for.
-Result<std::unique_ptr<DiskFolder>> TakeDiskFolder(const WorkerOptions& options, DeviceKind device) {
+Result<std::unique_ptr<DiskFolder>> TakeDiskFolder(const WorkerOptions& options) {
   if (options.disk_cache.empty()) return std::unique_ptr<DiskFolder>();
-  if (device == DeviceKind::kCuda) {
-    return Error{ErrorCode::kMethodNotAllowed, "blocks on CUDA can not be read yet", "disk-cache"};
-  }
   ROOST_ASSIGN_OR_RETURN(DiskFolder folder, DiskFolder::Take(options.disk_cache, options.disk_cache_bytes));
   return std::make_unique<DiskFolder>(std::move(folder));
 }
@@ -457,7 +461,7 @@ Result<DiskSetup> OpenDisk(const WorkerOptions& options, std::unique_ptr<DiskFol
 // Lets blocks of the loaded model travel.
 void AddTransfer(const WorkerOptions& options, const LoadedModel& loaded, TransferSetup transfer, WorkerSetup& setup) {
   Model& model = *setup.own.model;
-  const StepBounds steps = StepBoundsOf(options, DeviceKind::kCpu);
+  const StepBounds steps = StepBoundsOf(options, DeviceKind::kCpu);  // on CUDA nothing is computed for it
   transfer.layout.layout = LayoutHash(model, loaded.fingerprint, loaded.kv_dtype);
   // 0: equal to that of all others that take any.
   if (options.transfer_numerics == "same") transfer.layout.numerics = NumericsHash(model, steps.token_count);
@@ -496,8 +500,8 @@ Result<WorkerSetup> PrepareWorker(const WorkerOptions& given) {
   };
   std::optional<TransferSetup> transfer;
   WorkerSetup setup;
-  setup.transfer_absence = TransferAbsence(options, KindOf(*model_options.ops));
-  ROOST_ASSIGN_OR_RETURN(std::unique_ptr<DiskFolder> disk, TakeDiskFolder(options, KindOf(*model_options.ops)));
+  setup.transfer_absence = TransferAbsence(options);
+  ROOST_ASSIGN_OR_RETURN(std::unique_ptr<DiskFolder> disk, TakeDiskFolder(options));
   if (setup.transfer_absence.empty()) {
     ROOST_ASSIGN_OR_RETURN(transfer, ListenForWorkers(options));
     if (options.transfer_readers == 0) setup.transfer_absence = "fetches only: no readers";

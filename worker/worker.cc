@@ -27,6 +27,7 @@ OwnEngine::OwnEngine(OwnEngineSetup setup, const EngineSurroundings& surrounding
       grammar_pool_(MakeGrammarPool(surroundings.clock)),
       transfer_(MakeTransfer(surroundings.clock)),
       disk_(MakeDisk(surroundings.clock)),
+      wiper_(MakeWiper()),
       engine_(*setup_.model, surroundings.clock, OptionsWithParts()),
       thread_(engine_, surroundings.clock, surroundings.waker) {
   if (transfer_ == nullptr) return;
@@ -62,7 +63,17 @@ std::unique_ptr<DiskCache> OwnEngine::MakeDisk(const Clock& clock) {
   return std::make_unique<DiskCache>(
       std::move(setup_.disk->store), transfer_->readable(), transfer_->inbox(), clock, [this] { thread_.Nudge(); },
       DiskCache::Options{.write_rate = setup_.disk->write_rate,
-                         .queue_limit = setup_.model->block_count() / kDiskQueuePart});
+                         .queue_limit = setup_.model->block_count() / kDiskQueuePart,
+                         .staging = setup_.model->frame_staging()});
+}
+
+// Nothing is wiped before the engine has begun it, so the engine thread exists when it is woken.
+std::unique_ptr<FrameWiper> OwnEngine::MakeWiper() {
+  if (transfer_ == nullptr || setup_.model->frame_staging() == nullptr) return nullptr;
+  std::vector<std::shared_ptr<FrameMemory>> memories = transfer_->memories();
+  if (disk_ != nullptr) memories.push_back(disk_->memory());
+  return std::make_unique<FrameWiper>(
+      std::move(memories), [this] { transfer_->EndRetracted(); }, [this] { thread_.Nudge(); });
 }
 
 DiskStart OwnEngine::Disk() {
@@ -76,6 +87,7 @@ DiskStart OwnEngine::Disk() {
 EngineOptions OwnEngine::OptionsWithParts() const {
   EngineOptions options = setup_.engine;
   options.constrainer = grammar_pool_.get();
+  options.wiper = wiper_.get();
   if (transfer_ != nullptr) {
     options.readable = &transfer_->readable();
   }

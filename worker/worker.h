@@ -80,6 +80,7 @@ class OwnEngine final : public WorkerEngine {
   [[nodiscard]] DiskStart Disk() override;
 
  private:
+  std::unique_ptr<FrameWiper> MakeWiper();
   std::unique_ptr<GrammarPool> MakeGrammarPool(const Clock& clock);
   std::unique_ptr<BlockTransfer> MakeTransfer(const Clock& clock);
   std::unique_ptr<DiskCache> MakeDisk(const Clock& clock);
@@ -89,6 +90,7 @@ class OwnEngine final : public WorkerEngine {
   std::unique_ptr<GrammarPool> grammar_pool_;
   std::unique_ptr<BlockTransfer> transfer_;
   std::unique_ptr<DiskCache> disk_;
+  std::unique_ptr<FrameWiper> wiper_;  // of models with memory of their own for frames
   Engine engine_;
   EngineThread thread_;
 };

@@ -6,11 +6,11 @@ namespace roost::kernels {
 namespace {
 
 std::byte* BlockOf(const MoveBlocksArgs& args, std::uint32_t i) {
-  return static_cast<std::byte*>(args.kv.base) + args.blocks[i] * args.kv.BlockBytes();
+  return static_cast<std::byte*>(args.kv.base) + args.moves[i].block * args.kv.BlockBytes();
 }
 
 std::byte* PlaceOf(const MoveBlocksArgs& args, std::uint32_t i) {
-  return static_cast<std::byte*>(args.buffer) + i * args.kv.BlockBytes();
+  return static_cast<std::byte*>(args.buffer) + args.moves[i].place * args.kv.BlockBytes();
 }
 
 }  // namespace

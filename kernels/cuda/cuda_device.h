@@ -40,6 +40,8 @@ class CudaDevice final : public Device {
   [[nodiscard]] void* workspace() const { return workspace_; }
   [[nodiscard]] std::uint32_t ordinal() const { return ordinal_; }
   [[nodiscard]] const std::string& card() const { return card_; }
+  [[nodiscard]] const std::string& name() const { return name_; }
+  [[nodiscard]] auto fail() const { return fail_; }
   [[nodiscard]] std::uint32_t multiprocessor_count() const { return multiprocessor_count_; }
   [[nodiscard]] SharedAllowances& shared_allowances() { return shared_allowances_; }
   static constexpr std::size_t kWorkspaceBytes = std::size_t{32} << 20U;

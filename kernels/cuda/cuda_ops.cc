@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "kernels/backend_module.h"
+#include "kernels/cuda/copy_streams_cuda.h"
 #include "kernels/cuda/cuda_device.h"
 #include "kernels/cuda/cuda_kernels.h"
 
@@ -154,6 +155,9 @@ const OpTable& CudaOps() {
       .copy_to_host = CopyToHost,
       .begin_readback = BeginReadback,
       .end_readback = EndReadback,
+      .open_copy_streams = OpenCopyStreamsCuda,
+      .pin = PinCuda,
+      .unpin = UnpinCuda,
       .begin_recording = BeginRecording,
       .end_recording = EndRecording,
       .replay = Replay,
@@ -168,7 +172,6 @@ const OpTable& CudaOps() {
       .attention = AttentionCuda,
       .silu_mul = SiluMulCuda,
       .copy_block_rows = CopyBlockRowsCuda,
-      .gather_blocks = GatherBlocksCuda,
       .scatter_blocks = ScatterBlocksCuda,
       .sample = SampleCuda,
       .logprobs = LogprobsCuda,

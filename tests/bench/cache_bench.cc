@@ -122,7 +122,9 @@ void Evict(Effort effort, std::uint32_t block_count, std::string_view figure) {
 class NullReader final : public worker::BlockReader {
  public:
   [[nodiscard]] std::size_t block_bytes() const override { return 0; }
-  void Read(BlockId /*block*/, std::span<std::byte> /*to*/) const override {}
+  void Read(BlockId /*block*/, std::span<std::byte> /*to*/, const std::function<void()>& may_change) const override {
+    may_change();
+  }
 };
 
 // A full cache whose blocks other workers may fetch.

@@ -26,7 +26,9 @@ constexpr std::uint32_t kPromptTokens = 500;
 class NullReader final : public worker::BlockReader {
  public:
   [[nodiscard]] std::size_t block_bytes() const override { return 0; }
-  void Read(BlockId /*block*/, std::span<std::byte> /*to*/) const override {}
+  void Read(BlockId /*block*/, std::span<std::byte> /*to*/, const std::function<void()>& may_change) const override {
+    may_change();
+  }
 };
 
 // Takes no time: the rest is the engine's.

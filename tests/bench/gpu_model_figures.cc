@@ -41,6 +41,7 @@ class WatchedModel final : public worker::Model {
     waited_ += clock_.Now() - start;
     return sampled;
   }
+  void AwaitFinished() override { model_.AwaitFinished(); }
   [[nodiscard]] worker::Scores AwaitedScores() const override { return model_.AwaitedScores(); }
   [[nodiscard]] std::span<const float> Logits() override { return model_.Logits(); }
 

@@ -59,8 +59,9 @@ class Pool final : public BlockReader {
   explicit Pool(const Shape& shape) : shape_(shape), bytes_(shape.bytes(), std::byte{1}) {}
 
   [[nodiscard]] std::size_t block_bytes() const override { return shape_.block_bytes; }
-  void Read(BlockId block, std::span<std::byte> to) const override {
+  void Read(BlockId block, std::span<std::byte> to, const std::function<void()>& may_change) const override {
     std::memcpy(to.data(), bytes_.data() + block.value() * shape_.block_bytes, shape_.block_bytes);
+    may_change();
   }
   void Write(std::uint32_t block, std::span<const std::byte> from) {
     std::memcpy(bytes_.data() + block * shape_.block_bytes, from.data(), from.size());

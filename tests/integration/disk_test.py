@@ -120,7 +120,6 @@ class DiskTest(unittest.TestCase):
             (["--disk-cache-bytes", GIB], 64, "disk-cache: is missing"),
             ([*disk, "--disk-cache-bytes", "8G"], 64, "disk-cache-bytes"),
             ([*disk, "--disk-cache-bytes", GIB, "--disk-write-rate", "fast"], 64, "disk-write-rate"),
-            ([*disk, "--disk-cache-bytes", GIB, "--backend", "cuda"], 64, "disk-cache: blocks on CUDA"),
             ([*disk, "--disk-cache-bytes", GIB, "--engine", "vllm"], 64, "disk-cache: blocks of another engine"),
             ([*disk, "--disk-cache-bytes", GIB, "--prefix-cache", "off"], 64, "disk-cache: needs --prefix-cache on"),
             ([*disk, "--disk-cache-bytes", 10**15], 78, "disk-cache-bytes: 909 TiB are more than"),

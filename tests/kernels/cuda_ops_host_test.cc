@@ -129,9 +129,11 @@ TEST_F(CudaOpsHostTest, EachOpLaunchesItsKernels) {
   EXPECT_THAT(NamesOf([&] { ops().place_sampled(device(), {.place_count = 3}); }),
               ElementsAre(HasSubstr("PlaceKernel")));
   // The direction is a parameter of the kernel's template.
-  EXPECT_THAT(NamesOf([&] { ops().gather_blocks(device(), {.kv = kKv, .count = 3}); }),
+  const std::vector<BlockMove> moves(300);
+  const MoveBlocksArgs args{.kv = kKv, .moves = moves.data(), .count = 256};
+  EXPECT_THAT(NamesOf([&] { ops().open_copy_streams(device())->Gather(args); }),
               ElementsAre(ContainsRegex("MoveBlocksKernel.*DirectionE0E")));
-  EXPECT_THAT(NamesOf([&] { ops().scatter_blocks(device(), {.kv = kKv, .count = 3}); }),
+  EXPECT_THAT(NamesOf([&] { ops().scatter_blocks(device(), args); }),
               ElementsAre(ContainsRegex("MoveBlocksKernel.*DirectionE1E")));
 }
 
@@ -148,6 +150,15 @@ TEST_F(CudaOpsHostTest, CopiesOfRowsAreLaunchedInGroupsThatDoNotTouch) {
   EXPECT_THAT(sizes, ElementsAre(128U, 73U));
 }
 
+TEST_F(CudaOpsHostTest, MovesOfBlocksAreLaunchedInGroupsThatFitTheArguments) {
+  const std::vector<BlockMove> moves(300);
+  const std::size_t before = fake_cuda::Launched(0).size();
+  ops().scatter_blocks(device(), {.kv = kKv, .moves = moves.data(), .count = 300});
+  ASSERT_EQ(fake_cuda::Launched(0).size(), before + 2);
+  EXPECT_EQ(fake_cuda::Launched(0)[before].grid.x, 256U);
+  EXPECT_EQ(fake_cuda::Launched(0)[before + 1].grid.x, 44U);
+}
+
 // A launch that is not would end the process.
 TEST_F(CudaOpsHostTest, LaunchesAreWithinTheLimitsOfADevice) {
   constexpr std::uint32_t kDeclared = 128;  // of RMSNorm
@@ -159,7 +170,8 @@ TEST_F(CudaOpsHostTest, LaunchesAreWithinTheLimitsOfADevice) {
   kv.layer_count = 40'000;  // more pieces than a grid has rows
   const BlockRowsCopy copy{0, 1, 7};
   ops().copy_block_rows(device(), {kv, &copy, 1});
-  ops().gather_blocks(device(), {.kv = kv, .count = 3});
+  const std::vector<BlockMove> moves(3);
+  ops().scatter_blocks(device(), {.kv = kv, .moves = moves.data(), .count = 3});
   for (const Launch& launch : fake_cuda::Launched(0)) {
     EXPECT_LE(launch.grid.y, 65'535U);
     EXPECT_LE(launch.shared_bytes, kMaxSharedBytes);

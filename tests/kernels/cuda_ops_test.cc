@@ -356,15 +356,21 @@ TEST_F(CudaOpsTest, BlocksAreGatheredAndScattered) {
     DeviceTensor storage = Random(DType::kBF16, kv.block_count * block_elements);
     const std::vector<std::uint32_t> blocks = Distinct(Size(20), kv.block_count);
     const auto count = static_cast<std::uint32_t>(blocks.size());
-    const DeviceBuffer device_blocks = Upload(blocks);
+    const std::vector<std::uint32_t> places = Distinct(count, count);
+    std::vector<BlockMove> moves;
+    for (std::uint32_t i = 0; i < count; ++i) moves.push_back({.block = blocks[i], .place = places[i]});
     DeviceTensor sent = Random(DType::kBF16, count * block_elements);
     DeviceTensor received = Zeros(DType::kBF16, count * block_elements);
-    MoveBlocksArgs args{kv, device_blocks.as<std::uint32_t>(), count, received.device()};
+    MoveBlocksArgs args{kv, moves.data(), count, received.device()};
     args.kv.base = storage.device();
-    ops().gather_blocks(device(), args);
+    const std::unique_ptr<CopyStreams> streams = ops().open_copy_streams(device());
+    ops().begin_readback(device(), nullptr, 0);
+    ops().end_readback(device(), nullptr);  // a gather does not wait for ops
+    streams->Gather(args);
+    streams->HoldOps();
     args.buffer = sent.device();
     ops().scatter_blocks(device(), args);
-    args = {kv, blocks.data(), count, received.host().data()};
+    args = {kv, moves.data(), count, received.host().data()};
     args.kv.base = storage.host().data();
     GatherBlocksCpu(plain_, args);
     args.buffer = sent.host().data();
@@ -373,8 +379,9 @@ TEST_F(CudaOpsTest, BlocksAreGatheredAndScattered) {
     EXPECT_EQ(storage.Read().bytes, storage.host().bytes);
     for (std::uint32_t i = 0; i < count; ++i) {
       const std::size_t bytes = kv.BlockBytes();
-      EXPECT_EQ(
-          std::memcmp(storage.host().bytes.data() + blocks[i] * bytes, sent.host().bytes.data() + i * bytes, bytes), 0);
+      EXPECT_EQ(std::memcmp(storage.host().bytes.data() + blocks[i] * bytes,
+                            sent.host().bytes.data() + places[i] * bytes, bytes),
+                0);
     }
   }
 }

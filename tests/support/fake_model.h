@@ -119,13 +119,14 @@ class FakeModel final : public worker::Model {
     explicit Reader(const FakeModel& model) : model_(model) {}
 
     [[nodiscard]] std::size_t block_bytes() const override { return model_.BlockBytes(); }
-    void Read(BlockId block, std::span<std::byte> to) const override {
+    void Read(BlockId block, std::span<std::byte> to, const std::function<void()>& may_change) const override {
       ROOST_CHECK(to.size() == block_bytes());
       for (std::uint32_t row = 0; row < model_.options_.block_tokens; ++row) {
         const Slot& slot = model_.slots_[std::size_t{block.value()} * model_.options_.block_tokens + row];
         const SlotBytes bytes{slot.value, slot.position ? *slot.position + std::uint64_t{1} : 0};
         std::memcpy(to.data() + row * sizeof(bytes), bytes.data(), sizeof(bytes));
       }
+      may_change();
     }
 
    private:

@@ -2,6 +2,7 @@
 // blocks that travel, put together.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -26,9 +27,12 @@ class LocalSource final : public worker::FrameSource {
   LocalSource(worker::FrameInbox& inbox, const Clock& clock) : inbox_(inbox), clock_(clock) {}
 
   // `from` has the blocks of the engine that is asked, and outlives it.
-  void Connect(worker::ReadableBlocks* from, std::size_t frame_limit) {
+  // `of_source` and `own` are the two models'.
+  void Connect(worker::ReadableBlocks* from, std::size_t frame_limit, worker::FrameStaging* of_source = nullptr,
+               worker::FrameStaging* own = nullptr) {
     from_ = from;
-    memory_ = std::make_shared<worker::FrameMemory>(from->sizes(), frame_limit);
+    sent_ = *std::make_shared<worker::FrameMemory>(from->sizes(), 1, of_source)->Take([] { return true; });
+    memory_ = std::make_shared<worker::FrameMemory>(from->sizes(), frame_limit, own);
   }
 
   void Ask(worker::FrameRequest request) override { asked_.push_back({std::move(request)}); }
@@ -44,11 +48,13 @@ class LocalSource final : public worker::FrameSource {
     if (asked.next == request.chain.size()) return End(wire::HoldOutcome::kComplete);
     if (memory_->used() == memory_->limit()) return false;
     worker::FrameBuffer frame = *memory_->Take([] { return true; });
-    if (!from_->Read(request.chain.hashes[asked.next], request.chain.tenant, frame)) {
+    if (!from_->Read(request.chain.hashes[asked.next], request.chain.tenant, sent_)) {
       return End(wire::HoldOutcome::kMissing);
     }
+    std::copy(sent_.bytes().begin(), sent_.bytes().end(), frame.bytes().begin());
     Result<worker::OpenedFrame> opened = OpenFrame(frame, request.chain, asked.next);
     if (!opened.ok()) return End(wire::HoldOutcome::kWrong);
+    memory_->Stage(frame);
     inbox_.Push(
         worker::ArrivedFrame{request.id, asked.next++, std::move(frame), std::move(opened).value(), clock_.Now()});
     return true;
@@ -78,6 +84,7 @@ class LocalSource final : public worker::FrameSource {
   worker::FrameInbox& inbox_;
   const Clock& clock_;
   worker::ReadableBlocks* from_ = nullptr;
+  worker::FrameBuffer sent_;
   std::shared_ptr<worker::FrameMemory> memory_;
   std::deque<Asked> asked_;
   std::set<worker::HoldId> cancelled_;

@@ -305,7 +305,6 @@ TEST(WorkerOptionsTest, ADiskNeedsItsSizeAndAnEngineWhoseBlocksCanBeRead) {
   EXPECT_EQ(parse({}).error().field, "disk-cache-bytes");
   EXPECT_EQ(parse({"--disk-cache-bytes", "1023MiB"}).error().field, "disk-cache-bytes");
   EXPECT_EQ(Parse({"--model", "m", "--disk-cache-bytes", "1GiB"}).error().field, "disk-cache");
-  EXPECT_EQ(parse({"--disk-cache-bytes", "1GiB", "--backend", "cuda"}).error().field, "disk-cache");
   EXPECT_EQ(parse({"--disk-cache-bytes", "1GiB", "--engine", "vllm"}).error().field, "disk-cache");
   EXPECT_EQ(parse({"--disk-cache-bytes", "1GiB", "--prefix-cache", "off"}).error().field, "disk-cache");
 }

@@ -23,6 +23,8 @@ Error Unavailable(fmt::format_string<Args...> format, Args&&... args) {
 
 // A table with a missing op would crash at the first batch that needs it.
 bool HasEveryOp(const kernels::OpTable& ops) {
+  const bool has_copies = ops.open_copy_streams != nullptr && ops.pin != nullptr && ops.unpin != nullptr;
+  if (!has_copies && !ops.has_host_memory) return false;
   return ops.open != nullptr && ops.close != nullptr && ops.preferred_dtype != nullptr &&
          ops.supports_dtype != nullptr && ops.activation_dtype != nullptr && ops.arithmetic != nullptr &&
          ops.begin_batch != nullptr && ops.fail != nullptr && ops.allocate != nullptr && ops.release != nullptr &&
@@ -32,9 +34,9 @@ bool HasEveryOp(const kernels::OpTable& ops) {
          ops.rms_norm != nullptr && ops.prepare_matmul != nullptr && ops.matmul != nullptr &&
          ops.rope_angles != nullptr && ops.rope_to_cache != nullptr && ops.attention_profile != nullptr &&
          ops.attention != nullptr && ops.silu_mul != nullptr && ops.copy_block_rows != nullptr &&
-         ops.gather_blocks != nullptr && ops.scatter_blocks != nullptr && ops.sample != nullptr &&
-         ops.place_sampled != nullptr && ops.connect != nullptr && ops.all_reduce != nullptr &&
-         ops.gather_columns != nullptr && ops.broadcast != nullptr;
+         ops.scatter_blocks != nullptr && ops.sample != nullptr && ops.place_sampled != nullptr &&
+         ops.connect != nullptr && ops.all_reduce != nullptr && ops.gather_columns != nullptr &&
+         ops.broadcast != nullptr;
 }
 
 Result<void> CheckBuild(const BackendModule& module, const std::filesystem::path& path) {

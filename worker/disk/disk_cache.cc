@@ -30,9 +30,8 @@ DiskCache::DiskCache(std::unique_ptr<DiskStore> store, ReadableBlocks& readable,
       clock_(clock),
       wake_(std::move(wake)),
       options_(options),
-      memory_(std::make_shared<FrameMemory>(readable.sizes(), options.frame_count)),
-      queue_(options.queue_limit),
-      copy_(readable.sizes()) {
+      memory_(std::make_shared<FrameMemory>(readable.sizes(), options.frame_count + 1, options.staging)),
+      queue_(options.queue_limit) {
   ROOST_CHECK(readable.sizes().frame_bytes() == store_->frame_bytes());
   CountDrop(DiskDrop::kOrphan, store_->orphan_count());
   (void)Snapshot();
@@ -239,11 +238,13 @@ bool DiskCache::WriteNext() {
 // A block that is there already is not written again.
 bool DiskCache::WriteBlock(const DiskBlock& block) {
   if (store_->Use(block.hash)) return true;
+  std::optional<FrameBuffer> copy = memory_->Take([this] { return !stopping_; });
+  if (!copy) return true;
   if (!store_->Takes(block)) {
     CountDrop(DiskDrop::kOrphan, 1);
-  } else if (!readable_.Read(block.hash, block.tenant, copy_)) {
+  } else if (!readable_.Read(block.hash, block.tenant, *copy)) {
     CountDrop(DiskDrop::kQueueFull, 1);
-  } else if (const Result<void> written = store_->Append(block, copy_); !written.ok()) {
+  } else if (const Result<void> written = store_->Append(block, *copy); !written.ok()) {
     NoteFailure(written.error());
   } else {
     CountWritten(store_->frame_bytes());
@@ -371,6 +372,7 @@ bool DiskCache::ReadNext() {
   } else {
     const Instant begin = clock_.Now();
     Result<OpenedFrame> opened = store_->Read(chain, asked->next, *frame);
+    if (opened.ok()) memory_->Stage(*frame);
     const Instant now = clock_.Now();
     if (opened.ok()) {
       LearnRate(ToSeconds(now - begin));

@@ -171,6 +171,7 @@ class DiskCache final : public FrameSource {
     std::uint64_t write_rate = kDefaultDiskWriteRate;  // bytes/s; 0: no bound
     std::size_t queue_limit = 0;                       // blocks that wait to be written
     std::size_t frame_count = kDiskFrames;             // that may wait for the engine
+    FrameStaging* staging = nullptr;                   // of the model, if it has one
   };
 
   // All but the store outlive it. `wake` is called from its threads when there is news.
@@ -212,6 +213,8 @@ class DiskCache final : public FrameSource {
 
   [[nodiscard]] DiskCounts counts() const;
   [[nodiscard]] std::uint64_t frame_bytes() const { return store_->frame_bytes(); }
+  // The frames of blocks between pool and disk.
+  [[nodiscard]] const std::shared_ptr<FrameMemory>& memory() const { return memory_; }
   [[nodiscard]] std::uint32_t capacity() const { return store_->capacity(); }
   [[nodiscard]] const DiskStore& store() const { return *store_; }
 
@@ -281,7 +284,6 @@ class DiskCache final : public FrameSource {
   std::vector<DiskNews::Erased> unfinished_;  // the writer's: their files are still there
   Instant next_removal_{};                    // the writer's
   bool said_full_ = false;                    // the writer's
-  FrameBuffer copy_;                          // the writer's
   Instant last_wake_{};                       // the writer's
 
   mutable std::mutex read_mutex_;

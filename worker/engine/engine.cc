@@ -129,7 +129,7 @@ Engine::State::State(Model& model_in, const Clock& clock_in, EngineOptions optio
       verifier(cache, scheduler, options.verify_hits_share, model.arithmetic().batch_tolerance),
       watch(cache, scheduler),
       constraints(options.constrainer, options.max_waiting_requests),
-      erasures(cache, scheduler.sequences(), scheduler.arrivals(), options.disk),
+      erasures(cache, scheduler.sequences(), scheduler.arrivals(), options.disk, options.wiper),
       holds(
           scheduler.arrivals(), scheduler.pace(),
           {.readable = options.readable, .arriving = options.arriving, .source = options.source, .disk = options.disk},

@@ -41,6 +41,7 @@ class Constrainer;
 class DiskCache;
 class FrameInbox;
 class FrameSource;
+class FrameWiper;
 class ReadableBlocks;
 
 // The part of the pool that a tenant keeps when others want blocks too.
@@ -80,6 +81,9 @@ struct EngineOptions {
   ReadableBlocks* readable = nullptr;  // where it tells which blocks may be read; of its model
   FrameInbox* arriving = nullptr;      // what has come for its Holds, and from the disk
   FrameSource* source = nullptr;       // of what comes; the engine cancels what it no longer wants
+
+  // Clears what erased blocks have left in the memory of frames; it outlives the engine. Null: that stays as it is.
+  FrameWiper* wiper = nullptr;
 
   // Where blocks are also kept; it outlives the engine, and needs the two before. Null: nowhere.
   DiskCache* disk = nullptr;

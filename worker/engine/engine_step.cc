@@ -36,7 +36,7 @@ StepReport Engine::State::Step() {
   report.tokens = std::exchange(pending_events, {});
   scheduler.AdvanceTo(begin);
   EndExpired(begin, report);
-  erasures.Continue(kErasedPerStep, report.answers);
+  erasures.Continue(kErasedPerStep);
   holds.HandOver();
   scheduler.arrivals().EndUnwanted(begin, [this](BlockHash block, std::uint32_t position) {
     return scheduler.sequences().Wants(block, position) || constraints.Wants(block, position);
@@ -50,14 +50,12 @@ StepReport Engine::State::Step() {
   if (is_under_way && !options.plan_ahead) Finish(under_way, report);
 
   publisher.Publish();
-  if (options.disk != nullptr) {
-    disk_offers.HandOver(publisher.finished_count());
-    erasures.PassOn();
-  }
+  if (options.disk != nullptr) disk_offers.HandOver(publisher.finished_count());
   // The end of an arrival may be what a sequence waited for.
   awaits_blocks_only =
       !is_under_way && !scheduler.arrivals().has_ended() && scheduler.AwaitsArrivalsUntil().has_value();
   if (scheduler.arrivals().has_ended()) holds.Answer(clock.Now(), report);
+  erasures.PassOn(report.answers);
   FillReport(report);
   if (options.check_invariants) {
     const Result<void> sound = scheduler.CheckInvariants();

@@ -58,6 +58,7 @@ void Engine::State::Finish(StepUnderWay& step, StepReport& report) {
   is_under_way = false;
   const std::span<const kernels::SampledToken> tokens = SampledUnderWay();
   const Instant end = std::exchange(sampled_under_way, std::nullopt)->time;
+  model.AwaitFinished();
   ++step_number;
   publisher.OnFinish();
   const Duration step_time = end - std::max(step.begin, last_end);

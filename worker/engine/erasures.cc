@@ -87,7 +87,7 @@ void Erasures::KeepOut(const wire::BlockToEvict& block) {
   });
 }
 
-void Erasures::Continue(std::uint32_t budget, std::vector<EngineAnswer>& answers) {
+void Erasures::Continue(std::uint32_t budget) {
   while (!open_.empty() && budget > 0) {
     Open& open = open_.front();
     EraseStep step{.budget = budget};
@@ -97,11 +97,7 @@ void Erasures::Continue(std::uint32_t budget, std::vector<EngineAnswer>& answers
     open.erased.freed += step.freed;
     open.erased.busy += step.busy;
     if (progress == EraseProgress::kUnfinished) return;
-    if (disk_ != nullptr) {
-      in_pool_.push_back(std::move(open));
-    } else {
-      answers.push_back(open.Answer(0));
-    }
+    in_pool_.push_back(std::move(open));
     open_.pop_front();
   }
 }
@@ -113,13 +109,23 @@ EngineAnswer Erasures::Open::Answer(std::uint32_t disk_block_count) const {
                                   .disk_block_count = disk_block_count}};
 }
 
-void Erasures::PassOn() {
+void Erasures::PassOn(std::vector<EngineAnswer>& answers) {
   for (const BlockHash block : std::exchange(wrong_, {})) disk_->Drop(block);
   for (Open& open : std::exchange(in_pool_, {})) {
-    const std::uint64_t number = ++last_number_;
-    disk_->Erase(number, open.order);
-    on_disk_.emplace(number, std::move(open));
+    if (wiper_ != nullptr) {
+      wiping_.emplace_back(wiper_->Begin(), std::move(open));
+    } else {
+      GoOn(std::move(open), answers);
+    }
   }
+  for (; IsWiped(); wiping_.pop_front()) GoOn(std::move(wiping_.front().second), answers);
+}
+
+void Erasures::GoOn(Open open, std::vector<EngineAnswer>& answers) {
+  if (disk_ == nullptr) return answers.push_back(open.Answer(0));
+  const std::uint64_t number = ++last_number_;
+  disk_->Erase(number, open.order);
+  on_disk_.emplace(number, std::move(open));
 }
 
 void Erasures::TakeErased(std::span<const DiskNews::Erased> erased, std::vector<EngineAnswer>& answers) {

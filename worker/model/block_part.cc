@@ -16,7 +16,7 @@ class PartsReader final : public BlockReader {
 
   [[nodiscard]] std::optional<kernels::DType> dtype() const override { return parts_.front().layout.dtype; }
 
-  void Read(BlockId block, std::span<std::byte> to) const override {
+  void Read(BlockId block, std::span<std::byte> to, const std::function<void()>& may_change) const override {
     ROOST_CHECK(to.size() == block_bytes(), "{} bytes of {}", to.size(), block_bytes());
     for (const BlockPart& part : parts_) {
       ROOST_CHECK(block.value() < part.layout.block_count, "block {} of {}", block.value(), part.layout.block_count);
@@ -26,6 +26,7 @@ class PartsReader final : public BlockReader {
         std::memcpy(to.data() + of_whole, from + of_rank, bytes);
       });
     }
+    may_change();
   }
 
  private:

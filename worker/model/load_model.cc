@@ -123,8 +123,11 @@ Result<void> BuildModel(const HfConfig& config, const SizedWeights& weights, con
   const bool by_share = options.kv_share && !options.block_count;
   const std::uint64_t block_bytes = BlockBytesOf(config, options, dtype);
   HostMemory memory{.weight_bytes = MatrixElements(config, TiedTable::kTwice) * SizeOf(dtype)};
-  if (options.memory_beside) {
-    ROOST_ASSIGN_OR_RETURN(memory.bytes_beside, options.memory_beside(block_bytes));
+  const std::uint64_t data_bytes = KvBlockBytes(config, options.block_tokens, dtype);
+  FrameRoom frames;
+  if (options.frames) {
+    ROOST_ASSIGN_OR_RETURN(frames, options.frames(data_bytes));
+    memory.bytes_beside = frames.count * (frames.head_bytes + data_bytes + frames.tail_bytes);
   }
   if (!by_share) {
     ROOST_ASSIGN_OR_RETURN(block_count, ResolveBlockCount(options, block_bytes));
@@ -134,6 +137,10 @@ Result<void> BuildModel(const HfConfig& config, const SizedWeights& weights, con
   loaded.kv_dtype = NameOf(dtype);
   loaded.max_context_tokens = std::min(config.max_positions, options.max_context_tokens.value_or(config.max_positions));
   ROOST_RETURN_IF_ERROR(CheckSlidingWindow(config, loaded.max_context_tokens));
+  std::shared_ptr<const FrameSlab> slab;
+  if (frames.count > 0 && !options.ops->has_host_memory) {
+    ROOST_ASSIGN_OR_RETURN(slab, FrameSlab::Pin(backends.front(), frames, data_bytes));
+  }
   const SteadyClock clock;
   LoadProgress progress(weights.total_bytes, clock, StandardProgress());
   const CountedWeights counted(weights.source, progress, RankCountOf(options));
@@ -143,7 +150,8 @@ Result<void> BuildModel(const HfConfig& config, const SizedWeights& weights, con
                                                     .kv_share = by_share ? options.kv_share : std::nullopt,
                                                     .max_context_tokens = loaded.max_context_tokens,
                                                     .step_bounds = options.step_bounds,
-                                                    .compute_dtype = dtype}));
+                                                    .compute_dtype = dtype,
+                                                    .slab = std::move(slab)}));
   progress.Finish();
   return {};
 }

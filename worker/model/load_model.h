@@ -13,6 +13,7 @@
 #include "common/base/result.h"
 #include "common/wire/messages.h"
 #include "kernels/ops.h"
+#include "worker/model/copy_engine.h"
 #include "worker/model/loading/model_text.h"
 #include "worker/model/model.h"
 #include "worker/model/step_size.h"
@@ -38,9 +39,9 @@ struct ModelOptions {
   std::uint64_t kv_bytes = std::uint64_t{1} << 30U;
   // The limit for everything together if device memory is host memory, see AvailableMemoryBytes; empty: not checked.
   std::optional<std::uint64_t> memory_limit_bytes = std::nullopt;
-  // Called with the bytes of a KV block, over all ranks, before the weights are read. Returns the memory that the
-  // process needs beside weights and KV, which counts too. Its error ends the loading.
-  std::function<Result<std::uint64_t>(std::uint64_t block_bytes)> memory_beside = {};
+  // Called with the bytes of a KV block's data before the weights are read. Returns the frames that the process needs
+  // beside weights and KV, whose memory counts too. Its error ends the loading.
+  std::function<Result<FrameRoom>(std::uint64_t data_bytes)> frames = {};
   // Or as many blocks as fit into a share of the device memory that the weights leave free; see TransformerOptions.
   std::optional<double> kv_share = std::nullopt;
   // The largest step that the engine will ask for; see TransformerOptions.

@@ -54,7 +54,7 @@ struct BlockCopy {
 // Fills a block with K and V that another worker computed, as a BlockReader gives them.
 struct BlockWrite {
   BlockId to;
-  std::span<const std::byte> bytes;  // valid until the batch's tokens have been awaited
+  std::span<const std::byte> bytes;  // staged, if the model has FrameStaging; valid until the batch has finished
 };
 
 // `tokens` holds the slices' tokens one after another. The draws of the previous batch replace the tokens at
@@ -170,12 +170,18 @@ class Model {
   // previous one are asked for.
   [[nodiscard]] virtual std::span<const kernels::SampledToken> AwaitSampled() = 0;
 
+  // Waits until the batch that AwaitSampled returned last has finished on every device: only then may other threads
+  // read what it wrote, and the bytes of its writes change. Not within fill_masks.
+  virtual void AwaitFinished() {}
+
   // The scores of the batch that AwaitSampled returned last; valid as long as its tokens.
   [[nodiscard]] virtual Scores AwaitedScores() const { return {}; }
 
   // Null if its blocks can not be read beside its batches: then it takes no writes either. The reader does not outlive
   // the model.
   [[nodiscard]] virtual std::unique_ptr<BlockReader> MakeBlockReader() const { return nullptr; }
+  // The frames through which its blocks go; null: any memory will do.
+  [[nodiscard]] virtual FrameStaging* frame_staging() const { return nullptr; }
 
   // The logits of the latest batch in host memory, without the adjustments of any draw; valid until the next batch.
   // This is a long copy from a device.
@@ -191,6 +197,7 @@ class Model {
   [[nodiscard]] std::span<const float> Forward(const Batch& batch) {
     Compute(batch, {});
     (void)AwaitSampled();
+    AwaitFinished();
     return Logits();
   }
 };

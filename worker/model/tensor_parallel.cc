@@ -1,8 +1,8 @@
 #include "worker/model/tensor_parallel.h"
 
 #include <algorithm>
-#include <optional>
 #include <utility>
+#include <vector>
 
 #include "common/base/check.h"
 #include "kernels/watched_wait.h"
@@ -91,8 +91,16 @@ Result<std::unique_ptr<TensorParallelModel>> TensorParallelModel::Create(std::ve
     return {};
   };
   ROOST_RETURN_IF_ERROR(model->threads_.TryRun(create));
+  model->ConnectCopies(options.slab.get());
   model->threads_.SetWatch([first] { first->CheckPeers(); });  // rank 0's thread runs the others
   return model;
+}
+
+void TensorParallelModel::ConnectCopies(const FrameSlab* slab) {
+  std::vector<CopyEngine*> engines;
+  for (const auto& rank : ranks_) engines.push_back(rank->copy_engine());
+  if (engines.front() == nullptr) return;
+  block_copies_ = std::make_unique<BlockCopies>(*slab, std::move(engines), ranks_.front()->part());
 }
 
 // Destroys all ranks at the same time: destroying a communicator waits for the other ranks.
@@ -116,11 +124,9 @@ std::uint32_t TensorParallelModel::block_count() const {
 }
 
 std::unique_ptr<BlockReader> TensorParallelModel::MakeBlockReader() const {
+  if (!ranks_.front()->has_host_memory()) return block_copies_ ? block_copies_->MakeReader() : nullptr;
   std::vector<BlockPart> parts;
-  for (const auto& rank : ranks_) {
-    if (!rank->has_host_memory()) return nullptr;
-    parts.push_back(rank->part());
-  }
+  for (const auto& rank : ranks_) parts.push_back(rank->part());
   return MakePartsReader(std::move(parts));
 }
 
@@ -131,7 +137,21 @@ bool TensorParallelModel::MakeRoomFor(const DrawLists& lists) {
   return std::all_of(has_room.begin(), has_room.end(), [](char has) { return has != 0; });
 }
 
+// Other ranks may still compute when rank 0's tokens are there: it takes no part in what follows a chunk's last
+// collective op. Their threads are idle between batches.
+void TensorParallelModel::AwaitFinished() {
+  for (; finished_count_ < awaited_count_; ++finished_count_) {
+    for (std::size_t rank = 1; rank < ranks_.size(); ++rank) (void)ranks_[rank]->AwaitSampled();
+  }
+}
+
+std::span<const kernels::SampledToken> TensorParallelModel::AwaitSampled() {
+  ++awaited_count_;
+  return ranks_.front()->AwaitSampled();
+}
+
 void TensorParallelModel::Compute(const Batch& batch, const Draws& draws) {
+  AwaitFinished();  // for callers that read no blocks beside it, and so do not ask
   threads_.Run([&](std::uint32_t rank) { ranks_[rank]->Compute(batch, draws); });
 }
 

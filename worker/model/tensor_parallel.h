@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "common/base/result.h"
+#include "worker/model/copy_engine.h"
 #include "worker/model/model.h"
 #include "worker/model/transformer.h"
 
@@ -77,9 +78,9 @@ class TensorParallelModel final : public Model {
   void Compute(const Batch& batch, const Draws& draws) override;
   [[nodiscard]] bool MakeRoomFor(const DrawLists& lists) override;
   [[nodiscard]] std::unique_ptr<BlockReader> MakeBlockReader() const override;
-  [[nodiscard]] std::span<const kernels::SampledToken> AwaitSampled() override {
-    return ranks_.front()->AwaitSampled();
-  }
+  [[nodiscard]] FrameStaging* frame_staging() const override { return block_copies_.get(); }
+  [[nodiscard]] std::span<const kernels::SampledToken> AwaitSampled() override;
+  void AwaitFinished() override;
   [[nodiscard]] Scores AwaitedScores() const override { return ranks_.front()->AwaitedScores(); }
   [[nodiscard]] std::span<const float> Logits() override { return ranks_.front()->Logits(); }
   [[nodiscard]] std::vector<kernels::MemoryUse> DeviceMemory() override;
@@ -88,9 +89,14 @@ class TensorParallelModel final : public Model {
 
  private:
   explicit TensorParallelModel(std::uint32_t rank_count) : threads_(rank_count), ranks_(rank_count) {}
+  void ConnectCopies(const FrameSlab* slab);
 
   RankThreads threads_;
-  std::vector<std::unique_ptr<Transformer>> ranks_;  // each used by its rank's thread only
+  std::vector<std::unique_ptr<Transformer>>
+      ranks_;                                  // each used by its rank's thread, or by none while the caller's does
+  std::unique_ptr<BlockCopies> block_copies_;  // of devices with memory of their own, where blocks travel
+  std::uint64_t awaited_count_ = 0;            // batches
+  std::uint64_t finished_count_ = 0;
 };
 
 }  // namespace roost::worker

@@ -206,6 +206,8 @@ Transformer::Transformer(kernels::Backend backend, const HfConfig& config, const
       inverse_frequencies_(backend_),
       kv_memory_(backend_),
       kv_(LayoutOf(config_, options.block_tokens, options.block_count, options.compute_dtype)),
+      slab_(backend_.ops().has_host_memory ? nullptr : options.slab),
+      staging_(backend_),
       work_(backend_, StepWidthsOf(config_,
                                    {.is_first_rank = shard_.rank == 0,
                                     .has_communicator = communicator_ != nullptr,
@@ -219,6 +221,7 @@ Transformer::Transformer(kernels::Backend backend, const HfConfig& config, const
 // address and so are made behind it.
 Result<void> Transformer::Load(const HfConfig& whole, const WeightSource& source, const TransformerOptions& options) {
   if (!options.kv_share) ROOST_RETURN_IF_ERROR(ReserveKv());
+  ROOST_RETURN_IF_ERROR(ReserveStaging());
   ROOST_RETURN_IF_ERROR(ReserveSteps(options.step_bounds));
   const std::vector<float> frequencies = InverseFrequencies(config_.rope, config_.head_dim);
   inverse_frequencies_.Upload(std::span<const float>(frequencies));
@@ -229,6 +232,26 @@ Result<void> Transformer::Load(const HfConfig& whole, const WeightSource& source
     ROOST_RETURN_IF_ERROR(ReserveKv());
   }
   WarmUpSteps(options.step_bounds);
+  return MakeCopyEngine();
+}
+
+Result<void> Transformer::ReserveStaging() {
+  if (slab_ == nullptr) return {};
+  const std::size_t bytes = slab_->count() * kv_.BlockBytes();
+  if (staging_.TryReserve(bytes)) return {};
+  return InvalidArgument("transfer-memory", "the device has no memory for {} blocks on their way, {} bytes ({})",
+                         slab_->count(), bytes, ByteSizeText(bytes));
+}
+
+// Ranks share a head when there are more of them than heads; then the first of these sends it.
+Result<void> Transformer::MakeCopyEngine() {
+  if (slab_ == nullptr) return {};
+  const std::uint32_t sharing = shard_.rank_count * kv_.kv_head_count / shape_.kv_head_count;
+  const CopyEngine::Part own{.block = part(), .sends = shard_.rank % std::max(1U, sharing) == 0};
+  ROOST_ASSIGN_OR_RETURN(copy_engine_, CopyEngine::Make(backend_, *slab_, own, staging_.data()));
+  if (shard_.rank_count == 1) {
+    block_copies_ = std::make_unique<BlockCopies>(*slab_, std::vector<CopyEngine*>{copy_engine_.get()}, part());
+  }
   return {};
 }
 
@@ -284,6 +307,7 @@ bool Transformer::MakeRoomFor(const DrawLists& lists) { return work_.TryGrowInpu
 
 void Transformer::Compute(const Batch& batch, const Draws& draws) {
   wanted_count_ = 0;
+  if (copy_engine_ != nullptr) copy_engine_->HoldOps();
   if (batch.tokens.empty()) {
     Poison(batch);
     WriteBlocks(batch);
@@ -337,7 +361,8 @@ void Transformer::RunOps() {
   ComputeLogits();
 }
 
-// Other ranks have no logits; rank 0 tells them what was drawn.
+// Other ranks have no logits; rank 0 tells them what was drawn. Their readbacks bring nothing: they show that the rank
+// has finished the batch.
 void Transformer::Sample(const Draws& draws) {
   Check(draws);
   const std::size_t bytes = draws.rows.size() * sizeof(kernels::SampledToken);
@@ -353,13 +378,12 @@ void Transformer::Sample(const Draws& draws) {
     backend_.ops().broadcast(backend_.device(),
                              {.communicator = communicator_.get(), .values = work_.sampled.data(), .bytes = bytes});
   }
-  if (shard_.rank != 0) return;
-  readbacks_.Begin(work_.sampled.data(), CountsOf(draws));
+  readbacks_.Begin(work_.sampled.data(), shard_.rank == 0 ? CountsOf(draws) : DrawCounts());
 }
 
 std::unique_ptr<BlockReader> Transformer::MakeBlockReader() const {
-  if (!has_host_memory()) return nullptr;
-  return MakePartsReader({part()});
+  if (has_host_memory()) return MakePartsReader({part()});
+  return block_copies_ ? block_copies_->MakeReader() : nullptr;
 }
 
 std::span<const kernels::SampledToken> Transformer::AwaitSampled() { return readbacks_.Await(); }
@@ -459,6 +483,10 @@ void Transformer::Poison(const Batch& batch) {
 
 // The bytes are all heads'; this rank takes its own.
 void Transformer::WriteBlocks(const Batch& batch) {
+  if (copy_engine_ != nullptr && !batch.writes.empty()) {
+    backend_.ops().scatter_blocks(backend_.device(), copy_engine_->Scatter(batch.writes));
+    return;
+  }
   for (const BlockWrite& write : batch.writes) {
     ROOST_CHECK(has_host_memory() && write.to.value() < kv_.block_count, "a write to block {} of {}", write.to.value(),
                 kv_.block_count);

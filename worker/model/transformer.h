@@ -37,6 +37,7 @@
 #include "kernels/ops.h"
 #include "worker/model/batch_plan.h"
 #include "worker/model/block_part.h"
+#include "worker/model/copy_engine.h"
 #include "worker/model/loading/hf_config.h"
 #include "worker/model/loading/shard.h"
 #include "worker/model/loading/weights.h"
@@ -218,6 +219,8 @@ struct TransformerOptions {
   std::uint32_t max_context_tokens = 0;
   StepBounds step_bounds = {};
   kernels::DType compute_dtype = kernels::DType::kF32;
+  // Where blocks travel through it: for devices with memory of their own.
+  std::shared_ptr<const FrameSlab> slab = nullptr;
 };
 
 // The part of a model that a transformer has, and its connection to the other ranks.
@@ -237,8 +240,8 @@ class Transformer final : public Model {
                                                                    const TransformerOptions& options,
                                                                    TensorRank rank = {});
 
-  // The shape of the whole model. All ranks compute and are told the draws; AwaitSampled and Logits are for rank 0
-  // only.
+  // The shape of the whole model. All ranks compute and are told the draws. Of the other ranks AwaitSampled returns no
+  // tokens, and they have no logits.
   [[nodiscard]] const ModelShape& shape() const override { return shape_; }
   [[nodiscard]] std::uint32_t block_tokens() const override { return kv_.block_tokens; }
   [[nodiscard]] std::uint32_t block_count() const override { return kv_.block_count; }
@@ -246,8 +249,11 @@ class Transformer final : public Model {
   void Compute(const Batch& batch, const Draws& draws) override;
   [[nodiscard]] bool HasRoomFor(const DrawLists& lists) const;
   [[nodiscard]] bool MakeRoomFor(const DrawLists& lists) override;
-  // Null on devices with memory of their own. Of a rank: see part().
+  // For the only rank; null on a device with memory of its own and without a slab.
   [[nodiscard]] std::unique_ptr<BlockReader> MakeBlockReader() const override;
+  [[nodiscard]] FrameStaging* frame_staging() const override { return block_copies_.get(); }
+  // The rank's; null without a slab.
+  [[nodiscard]] CopyEngine* copy_engine() { return copy_engine_.get(); }
   // The rank's part of every block.
   [[nodiscard]] BlockPart part() const { return {kv_, first_kv_head_, shape_.kv_head_count}; }
   [[nodiscard]] bool has_host_memory() const { return backend_.ops().has_host_memory; }
@@ -290,6 +296,8 @@ class Transformer final : public Model {
   [[nodiscard]] std::size_t InputBytesWith(const DrawLists& lists) const;
   [[nodiscard]] Result<void> CountBlocks(double kv_share, std::size_t recording_bytes);
   [[nodiscard]] Result<void> ReserveKv();
+  [[nodiscard]] Result<void> ReserveStaging();
+  [[nodiscard]] Result<void> MakeCopyEngine();
   void WarmUpProducts();
   void WarmUpSteps(const StepBounds& bounds);
   void RunWarmUpStep();
@@ -341,6 +349,10 @@ class Transformer final : public Model {
   kernels::DeviceBuffer inverse_frequencies_;
   kernels::DeviceBuffer kv_memory_;
   kernels::KvLayout kv_;
+  const std::shared_ptr<const FrameSlab> slab_;  // null: no blocks travel, or host memory
+  kernels::DeviceBuffer staging_;                // [frames] blocks of this rank
+  std::unique_ptr<CopyEngine> copy_engine_;
+  std::unique_ptr<BlockCopies> block_copies_;  // of the only rank
   StepMemory work_;
   std::size_t fixed_input_bytes_ = 0;  // of the largest step, without its lists; 0: no step was reserved at load
   // The step, which may be padded; see pad_plan.h.

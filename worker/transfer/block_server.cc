@@ -34,6 +34,7 @@ Result<std::unique_ptr<BlockServer>> BlockServer::Start(ReadableBlocks& blocks, 
 BlockServer::BlockServer(ReadableBlocks& blocks, BlockServerOptions options, wire::Descriptor listener)
     : blocks_(blocks),
       options_(std::move(options)),
+      memory_(std::make_shared<FrameMemory>(blocks.sizes(), options_.most_readers, options_.staging)),
       listener_(std::move(listener)),
       address_(TextOf(options_.advertised.value_or(wire::BoundTo(listener_, options_.address)))) {
   acceptor_ = std::thread([this] { Accept(); });
@@ -224,14 +225,45 @@ Result<void> BlockServer::CheckGoingOn(const Served& served) {
   return CheckTicketTime(served);
 }
 
+// A frame is held for one block alone: what waits holds none.
+Result<bool> BlockServer::SendFrame(Served& served, BlockHash hash, std::uint64_t tenant) {
+  FrameBuffer frame = *memory_->Take([] { return true; });
+  const auto note = [&](std::optional<BlockHash> sent) {
+    const std::lock_guard lock(mutex_);
+    served.sent = sent;
+    served.tenant = tenant;
+  };
+  const std::uint64_t ended = ended_retracted_count_;
+  if (!blocks_.Read(hash, tenant, frame)) return false;
+  note(hash);
+  if (ended != ended_retracted_count_ && !blocks_.Has(hash, tenant)) {
+    note(std::nullopt);
+    return Error{ErrorCode::kUnavailable, "the block was erased", "peer"};
+  }
+  const auto head = EncodeHead(PeerPart::kFrame, blocks_.sizes().frame_bytes());
+  const Result<void> sent = served.connection.Send(head, frame.bytes());
+  note(std::nullopt);
+  ROOST_RETURN_IF_ERROR(sent);
+  served_bytes_ += frame.bytes().size();
+  return true;
+}
+
+void BlockServer::EndRetracted() {
+  ++ended_retracted_count_;
+  const std::lock_guard lock(mutex_);
+  for (Served& served : served_) {
+    if (served.sent && !blocks_.Has(*served.sent, served.tenant)) served.connection.Shut();
+  }
+}
+
 Result<HoldOutcome> BlockServer::SendFrames(Served& served, const wire::PeerFetch& fetch, std::uint64_t& left) {
   PeerConnection& connection = served.connection;
-  FrameBuffer frame(blocks_.sizes());
-  const auto head = EncodeHead(PeerPart::kFrame, blocks_.sizes().frame_bytes());
   const auto follow_end = std::chrono::steady_clock::now() + std::chrono::milliseconds(fetch.follow_ms);
   for (const BlockHash hash : fetch.hashes) {
     ROOST_RETURN_IF_ERROR(CheckGoingOn(served));
-    while (!blocks_.Read(hash, fetch.tenant, frame)) {
+    while (true) {
+      ROOST_ASSIGN_OR_RETURN(const bool is_sent, SendFrame(served, hash, fetch.tenant));
+      if (is_sent) break;
       const auto left_ms =
           std::chrono::duration_cast<std::chrono::milliseconds>(follow_end - std::chrono::steady_clock::now());
       if (stopping_ || left_ms.count() <= 0) return HoldOutcome::kMissing;
@@ -239,8 +271,6 @@ Result<HoldOutcome> BlockServer::SendFrames(Served& served, const wire::PeerFetc
       ROOST_RETURN_IF_ERROR(CheckGoingOn(served));
       ROOST_RETURN_IF_ERROR(connection.Send(wire::PeerWaiting()));
     }
-    ROOST_RETURN_IF_ERROR(connection.Send(head, frame.bytes()));
-    served_bytes_ += frame.bytes().size();
     --left;
     --leaving_count_;
   }

@@ -37,6 +37,7 @@
 #include "common/wire/endpoint.h"
 #include "common/wire/gate.h"
 #include "common/wire/transfer_ticket.h"
+#include "worker/transfer/frame_memory.h"
 #include "worker/transfer/peer_connection.h"
 #include "worker/transfer/peer_messages.h"
 #include "worker/transfer/peer_tls.h"
@@ -66,6 +67,7 @@ struct BlockServerOptions {
   TransferAccess access = TransferAccess::kLoopback;
   wire::TransferSecret secret = wire::TransferSecret::Random();  // kTicketsOnly: its tickets let consumers in
   std::uint32_t most_readers = kDefaultReaders;                  // at least 1
+  FrameStaging* staging = nullptr;                               // of the model, if it has one
   std::function<wire::WallSeconds()> wall_now = &wire::WallNow;
 };
 
@@ -87,6 +89,11 @@ class BlockServer {
   BlockServer(const BlockServer&) = delete;
   BlockServer& operator=(const BlockServer&) = delete;
 
+  // Ends, without waiting, the connections that send a block which is no longer readable. From any thread.
+  void EndRetracted();
+  // The frames that are being sent.
+  [[nodiscard]] const std::shared_ptr<FrameMemory>& memory() const { return memory_; }
+
   // Listens no more, ends all connections, and waits for their threads. Idempotent.
   void Stop();
 
@@ -104,6 +111,8 @@ class BlockServer {
     PeerConnection connection;
     std::optional<wire::WallSeconds> ticket_expiry;  // its thread's
     std::string consumer;                            // guarded by mutex_; empty without a ticket
+    std::optional<BlockHash> sent;                   // guarded by mutex_; the block that is being sent
+    std::uint64_t tenant = 0;                        // guarded by mutex_; of the fetch
     std::atomic<Stage> stage = Stage::kHandshake;
     std::thread thread;
   };
@@ -129,12 +138,15 @@ class BlockServer {
   [[nodiscard]] Result<void> ServeFetch(Served& served);
   // Does the consumer still want it, and may it have it?
   [[nodiscard]] Result<void> CheckGoingOn(const Served& served);
+  // Sends the block if it is readable. False: it is not.
+  [[nodiscard]] Result<bool> SendFrame(Served& served, BlockHash hash, std::uint64_t tenant);
   // Counts down the blocks that are `left` to send.
   [[nodiscard]] Result<wire::HoldOutcome> SendFrames(Served& served, const wire::PeerFetch& fetch, std::uint64_t& left);
 
   ReadableBlocks& blocks_;
   const BlockServerOptions options_;
-  wire::Descriptor listener_;  // the acceptor's; closed when it has ended
+  const std::shared_ptr<FrameMemory> memory_;  // a frame for each fetch
+  wire::Descriptor listener_;                  // the acceptor's; closed when it has ended
   const PeerTlsRules tls_rules_{PeerSide::kSource};
   std::string address_;
 
@@ -144,6 +156,7 @@ class BlockServer {
   std::atomic<std::uint64_t> leaving_count_ = 0;  // blocks that fetches have asked for and that are not sent
   std::atomic<std::size_t> served_count_ = 0;     // after their handshake
   std::array<std::atomic<std::uint64_t>, wire::kFetchRefusalNames.size()> refused_{};
+  std::atomic<std::uint64_t> ended_retracted_count_ = 0;  // calls of EndRetracted
 
   std::mutex mutex_;
   std::list<Served> served_;  // guarded by mutex_; in the order of their coming

@@ -31,9 +31,8 @@ Result<std::size_t> FrameCountOf(FrameSizes sizes, std::uint64_t bytes, std::opt
                          bytes, ByteSizeText(bytes), kMinFrames, frame_bytes, ByteSizeText(frame_bytes));
 }
 
-std::uint64_t FrameBytesOf(const TransferSetup& setup, FrameSizes sizes) {
-  const std::uint64_t waiting = setup.pull_count == 0 ? 0 : setup.frame_count;
-  return (waiting + setup.reader_count) * sizes.frame_bytes();
+std::size_t FrameCountOf(const TransferSetup& setup) {
+  return (setup.pull_count == 0 ? 0 : setup.frame_count) + setup.reader_count;
 }
 
 BlockTransfer::BlockTransfer(const Model& model, TransferSetup setup, const Clock& clock, std::function<void()> wake)
@@ -42,7 +41,8 @@ BlockTransfer::BlockTransfer(const Model& model, TransferSetup setup, const Cloc
       layout_(setup.layout),
       readable_(model.MakeBlockReader(), model.block_count(), model.block_tokens()),
       inbox_(std::move(wake)),
-      memory_(std::make_shared<FrameMemory>(readable_.sizes(), setup.frame_count)),
+      memory_(std::make_shared<FrameMemory>(readable_.sizes(), setup.pull_count == 0 ? 0 : setup.frame_count,
+                                            model.frame_staging())),
       peers_(inbox_, readable_, memory_,
              {.worker_id = setup.worker_id, .layout = layout_, .access = access_, .most_peers = setup.pull_count},
              clock) {
@@ -54,13 +54,19 @@ BlockTransfer::BlockTransfer(const Model& model, TransferSetup setup, const Cloc
                                                              .advertised = setup.advertised,
                                                              .access = access_,
                                                              .secret = secret_,
-                                                             .most_readers = setup.reader_count},
+                                                             .most_readers = setup.reader_count,
+                                                             .staging = model.frame_staging()},
                                           std::move(setup.listener));
 }
 
 wire::Transfer BlockTransfer::Describe() const {
   return {
       .address = server_ == nullptr ? "" : server_->address(), .layout = layout_.layout, .numerics = layout_.numerics};
+}
+
+std::vector<std::shared_ptr<FrameMemory>> BlockTransfer::memories() const {
+  if (server_ == nullptr) return {memory_};
+  return {memory_, server_->memory()};
 }
 
 std::optional<wire::TransferSecret> BlockTransfer::secret() const {
@@ -100,11 +106,12 @@ std::uint64_t NumericsHash(Model& model, std::uint32_t most_tokens) {
     batch.slices.push_back({.blocks = blocks, .first_position = first, .token_count = taken});
     model.Compute(batch, {});
     (void)model.AwaitSampled();
+    model.AwaitFinished();
     first += taken;
   }
   const std::unique_ptr<BlockReader> reader = model.MakeBlockReader();
   std::vector<std::byte> bytes(reader->block_bytes());
-  reader->Read(blocks.front(), bytes);
+  reader->Read(blocks.front(), bytes, [] {});
   return HashOf(bytes);
 }
 

@@ -15,6 +15,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "common/base/clock.h"
 #include "common/wire/endpoint.h"
@@ -53,8 +54,8 @@ struct TransferSetup {
   std::uint32_t reader_count = kDefaultReaders;
 };
 
-// Bytes that frames may take: those that wait, and one of each reader.
-[[nodiscard]] std::uint64_t FrameBytesOf(const TransferSetup& setup, FrameSizes sizes);
+// The frames that there may be: those that wait, and one of each reader.
+[[nodiscard]] std::size_t FrameCountOf(const TransferSetup& setup);
 
 struct TransferCounts {
   BlockServerCounts served;
@@ -73,6 +74,12 @@ class BlockTransfer {
   [[nodiscard]] ReadableBlocks& readable() { return readable_; }
   [[nodiscard]] FrameInbox& inbox() { return inbox_; }
   [[nodiscard]] FrameSource& source() { return peers_; }
+  // All frames on their way.
+  [[nodiscard]] std::vector<std::shared_ptr<FrameMemory>> memories() const;
+  // See BlockServer.
+  void EndRetracted() const {
+    if (server_ != nullptr) server_->EndRetracted();
+  }
   [[nodiscard]] bool fetches() const { return pull_count_ > 0; }
   // Neither: it is here for the readable blocks and the inbox, which the disk needs too.
   [[nodiscard]] bool stays() const { return pull_count_ == 0 && server_ == nullptr; }

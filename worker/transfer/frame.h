@@ -62,18 +62,20 @@ struct FrameBlock {
 class FrameMemoryOwner {
  public:
   virtual ~FrameMemoryOwner() = default;
-  virtual void TakeBack(std::byte* memory) = 0;
+  // `wipe`: as it was when the memory was given.
+  virtual void TakeBack(std::byte* memory, std::uint64_t wipe) = 0;
 };
 
 // Frees the memory of a frame, or gives it back to its owner.
 struct FrameDeleter {
   std::shared_ptr<FrameMemoryOwner> owner;
+  std::uint64_t wipe = 0;
 
   void operator()(std::byte* memory) const {
     if (owner == nullptr) {
       delete[] memory;
     } else {
-      owner->TakeBack(memory);
+      owner->TakeBack(memory, wipe);
     }
   }
 };
@@ -84,8 +86,8 @@ class FrameBuffer {
   FrameBuffer() = default;
   // Not cleared.
   explicit FrameBuffer(FrameSizes sizes) : sizes_(sizes), bytes_(new std::byte[sizes.frame_bytes()]) {}
-  FrameBuffer(FrameSizes sizes, std::byte* memory, std::shared_ptr<FrameMemoryOwner> owner)
-      : sizes_(sizes), bytes_(memory, FrameDeleter{std::move(owner)}) {}
+  FrameBuffer(FrameSizes sizes, std::byte* memory, FrameDeleter deleter)
+      : sizes_(sizes), bytes_(memory, std::move(deleter)) {}
 
   [[nodiscard]] const FrameSizes& sizes() const { return sizes_; }
   [[nodiscard]] std::span<std::byte> bytes() { return {bytes_.get(), bytes_ ? sizes_.frame_bytes() : 0}; }

@@ -306,6 +306,7 @@ Peers::FetchEnd Peers::ReceiveFrames(Peer& peer, Asked& asked, std::uint32_t fir
     if (!opened.ok()) {
       return {.outcome = HoldOutcome::kWrong, .cause = CauseOfFrame(opened.error()), .why = opened.error().ToString()};
     }
+    memory_->Stage(*frame);
     Drop(asked, 1);
     inbox_.Push(ArrivedFrame{.id = asked.request.id,
                              .index = index++,

@@ -97,8 +97,7 @@ bool ReadableBlocks::Read(BlockHash hash, std::uint64_t tenant, FrameBuffer& to)
     tokens.assign(stored.begin(), stored.end());
     ++entries_[*block].copy_count;
   }
-  reader_->Read(BlockId(*block), to.data());
-  EndCopy(*block);
+  reader_->Read(BlockId(*block), to.data(), [this, block] { EndCopy(*block); });
   SealFrame(about, tokens, to);
   return true;
 }

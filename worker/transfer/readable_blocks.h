@@ -61,6 +61,11 @@ class ReadableBlocks {
   [[nodiscard]] bool AwaitPublished(BlockHash hash, std::uint64_t tenant, std::chrono::milliseconds time);
   // Ends all waits that are under way.
   void WakeFollowers();
+  // Would Read find it now?
+  [[nodiscard]] bool Has(BlockHash hash, std::uint64_t tenant) const {
+    const std::lock_guard lock(mutex_);
+    return Find(hash, tenant).has_value();
+  }
   // The number of the chain's first blocks that Read finds now.
   [[nodiscard]] std::uint32_t CountFront(const FrameChain& chain) const;
   [[nodiscard]] std::uint32_t size() const;

@@ -13,16 +13,20 @@
 #include <vector>
 
 #include "kernels/cuda/nccl_library.h"
+#include "tests/support/fake_cuda/fake_streams.h"
 
 // The handle types, which the headers only declare.
 struct CUstream_st {
   int device;
+  roost::testing_support::LateStreams::Stream* queue = roost::testing_support::LateStreams::All().Open();
 };
 struct CUevent_st {
   int device;
   bool hangs;  // the work before it hangs
   float at;    // milliseconds that products took before it
   bool is_captured = false;
+  cudaStream_t stream = nullptr;  // null: not recorded yet
+  std::uint64_t mark = 0;         // what the stream had been given before it
 };
 struct CUgraph_st {
   std::vector<roost::fake_cuda::Launch> launches;
@@ -69,6 +73,9 @@ GraphCounts graph_counts;
 Launch configuration;  // of the next launch by <<<>>>
 cudaStream_t configured_stream = nullptr;
 cublasLtReductionScheme_t last_reduction = CUBLASLT_REDUCTION_SCHEME_NONE;
+Fault planted = Fault::kNone;
+std::map<std::string, int> call_counts;
+std::size_t longest_copy = 0;
 
 State& Current() { return devices[static_cast<std::size_t>(current_device)]; }
 State& Of(int device) { return devices[static_cast<std::size_t>(device)]; }
@@ -128,6 +135,7 @@ cudaError_t Allocate(std::string_view function, void** memory, std::size_t bytes
   return Current().error;
 }
 
+// Waits for the whole device.
 cudaError_t Free(void* memory) {
   std::free(memory);
   return Current().error;
@@ -155,7 +163,15 @@ void Reset() {
   loaded_kernels.clear();
   last_error = cudaSuccess;
   graph_counts = {};
+  ends_late = false;
+  planted = Fault::kNone;
+  call_counts.clear();
+  longest_copy = 0;
 }
+void EndLate() { ends_late = true; }
+void Plant(Fault fault) { planted = fault; }
+std::map<std::string, int> CallCounts() { return call_counts; }
+std::size_t LongestCopy() { return longest_copy; }
 void Hang(int device) {
   Of(device).hangs = true;
   Of(device).hangs_since = std::chrono::steady_clock::now();
@@ -281,23 +297,45 @@ cudaError_t cudaMalloc(void** memory, std::size_t bytes) {
 cudaError_t cudaMallocHost(void** memory, std::size_t bytes) {
   return roost::fake_cuda::Allocate("cudaMallocHost", memory, bytes);
 }
+cudaError_t cudaHostAlloc(void** memory, std::size_t bytes, unsigned flags) {
+  if (flags != cudaHostAllocPortable) return cudaErrorInvalidValue;
+  return roost::fake_cuda::Allocate("cudaHostAlloc", memory, bytes);
+}
 cudaError_t cudaFree(void* memory) { return roost::fake_cuda::Free(memory); }
 cudaError_t cudaFreeHost(void* memory) { return roost::fake_cuda::Free(memory); }
 cudaError_t cudaMemGetInfo(std::size_t* free_bytes, std::size_t* total_bytes) {
   *free_bytes = *total_bytes = std::size_t{1} << 30U;
   return Current().error;
 }
-cudaError_t cudaMemsetAsync(void* /*memory*/, int /*value*/, std::size_t /*bytes*/, cudaStream_t stream) {
+cudaError_t cudaMemsetAsync(void* memory, int value, std::size_t bytes, cudaStream_t stream) {
+  ++roost::fake_cuda::call_counts["cudaMemsetAsync"];
+  // The memory may be none of the double's.
+  if (roost::fake_cuda::ends_late) {
+    roost::fake_cuda::Add(stream->queue, {}, [memory, value, bytes] { std::memset(memory, value, bytes); });
+  }
   return Of(stream->device).error;
 }
 cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind /*kind*/,
                             cudaStream_t stream) {
-  if (bytes > 0) std::memcpy(to, from, bytes);
-  return Of(stream->device).error;
+  ++roost::fake_cuda::call_counts["cudaMemcpyAsync"];
+  roost::fake_cuda::longest_copy = std::max(roost::fake_cuda::longest_copy, bytes);
+  if (bytes > 0)
+    roost::fake_cuda::Add(stream->queue, {{.memory = to, .width = bytes}}, [=] { std::memcpy(to, from, bytes); });
+  return StatusOf("cudaMemcpyAsync", stream->device);
 }
-cudaError_t cudaMemcpy2DAsync(void* /*to*/, std::size_t /*to_pitch*/, const void* /*from*/, std::size_t /*from_pitch*/,
-                              std::size_t /*width*/, std::size_t /*height*/, cudaMemcpyKind /*kind*/,
-                              cudaStream_t stream) {
+// Copies only late: products and collective ops have memory that the double does not have.
+cudaError_t cudaMemcpy2DAsync(void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch,
+                              std::size_t width, std::size_t height, cudaMemcpyKind /*kind*/, cudaStream_t stream) {
+  ++roost::fake_cuda::call_counts["cudaMemcpy2DAsync"];
+  roost::fake_cuda::longest_copy = std::max(roost::fake_cuda::longest_copy, width * height);
+  if (roost::fake_cuda::ends_late) {
+    roost::fake_cuda::Add(stream->queue, {{.memory = to, .pitch = to_pitch, .width = width, .rows = height}}, [=] {
+      for (std::size_t row = 0; row < height; ++row) {
+        std::memcpy(static_cast<std::byte*>(to) + row * to_pitch,
+                    static_cast<const std::byte*>(from) + row * from_pitch, width);
+      }
+    });
+  }
   return Of(stream->device).error;
 }
 
@@ -309,15 +347,29 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned /*flags*/) 
 }
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   const std::unique_ptr<CUstream_st> owned(stream);
+  roost::fake_cuda::Queues().Close(stream->queue);
   return cudaSuccess;
+}
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned /*flags*/) {
+  ++roost::fake_cuda::call_counts["cudaStreamWaitEvent"];
+  if (const cudaError_t spoilt = SpoilRecording(stream->device); spoilt != cudaSuccess) return spoilt;
+  const bool waits =
+      event->stream != nullptr && roost::fake_cuda::planted != roost::fake_cuda::Fault::kStreamsDoNotWait;
+  if (waits) roost::fake_cuda::Queues().AddWait(stream->queue, event->stream->queue, event->mark);
+  return Of(stream->device).error;
 }
 // Querying a stream that is being recorded spoils its recording, and a stream may only be used on its own device.
 cudaError_t cudaStreamQuery(cudaStream_t stream) {
   if (stream->device != current_device) return cudaErrorInvalidResourceHandle;
   if (const cudaError_t spoilt = SpoilRecording(stream->device); spoilt != cudaSuccess) return spoilt;
+  ++roost::fake_cuda::call_counts["cudaStreamQuery"];
   return roost::fake_cuda::Ask(stream->device, true);
 }
-cudaError_t cudaStreamSynchronize(cudaStream_t stream) { return roost::fake_cuda::Wait(stream->device, true); }
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  ++roost::fake_cuda::call_counts["cudaStreamSynchronize"];
+  roost::fake_cuda::Queues().Await(stream->queue, roost::fake_cuda::Queues().Mark(stream->queue));
+  return roost::fake_cuda::Wait(stream->device, true);
+}
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned /*flags*/) {
   *event = std::make_unique<CUevent_st>(CUevent_st{current_device, false, 0}).release();
   return Current().error;
@@ -328,6 +380,9 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
   return cudaSuccess;
 }
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  ++roost::fake_cuda::call_counts["cudaEventRecord"];
+  event->stream = stream;
+  event->mark = roost::fake_cuda::Queues().Mark(stream->queue);
   event->hangs = Of(stream->device).hangs;
   event->at = roost::fake_cuda::products_milliseconds;
   event->is_captured = Of(stream->device).recording;
@@ -337,9 +392,16 @@ cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEve
   *milliseconds = end->at - begin->at;
   return cudaSuccess;
 }
-cudaError_t cudaEventQuery(cudaEvent_t event) { return roost::fake_cuda::Ask(event->device, event->hangs); }
+cudaError_t cudaEventQuery(cudaEvent_t event) {
+  ++roost::fake_cuda::call_counts["cudaEventQuery"];
+  return roost::fake_cuda::Ask(event->device, event->hangs);
+}
 // An event that was recorded while its stream is captured never comes.
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  ++roost::fake_cuda::call_counts["cudaEventSynchronize"];
+  if (event->stream != nullptr && roost::fake_cuda::planted != roost::fake_cuda::Fault::kEventsAreNotAwaited) {
+    roost::fake_cuda::Queues().Await(event->stream->queue, event->mark);
+  }
   if (event->is_captured) {
     (void)SpoilRecording(event->device);
     return cudaErrorCapturedEvent;
@@ -424,13 +486,17 @@ cudaError_t __cudaGetKernel(cudaKernel_t* kernel, const void* function) {
   *kernel = static_cast<cudaKernel_t>(const_cast<void*>(function));
   return cudaSuccess;
 }
-cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block, void** /*args*/, std::size_t shared_bytes,
+cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block, void** arguments, std::size_t shared_bytes,
                                cudaStream_t stream) {
+  ++roost::fake_cuda::call_counts["cudaLaunchKernel"];
   const roost::fake_cuda::Launch launch{
       .kernel = roost::fake_cuda::Registered()[kernel], .grid = grid, .block = block, .shared_bytes = shared_bytes};
   cudaError_t status = StatusOf("cudaLaunchKernel", stream->device);
   if (!roost::fake_cuda::IsWithinLimits(kernel, launch)) status = cudaErrorInvalidConfiguration;
   if (status == cudaSuccess) Take(stream->device, launch);
+  if (status == cudaSuccess && launch.kernel.find("MoveBlocksKernel") != std::string::npos) {
+    roost::fake_cuda::MoveBlocks(launch, arguments[0], stream->queue);
+  }
   return roost::fake_cuda::last_error = status;
 }
 }

@@ -1,6 +1,10 @@
 // Doubles of CUDA's runtime, cuBLASLt and NCCL, as far as the host side of the CUDA backend calls them: devices that
-// compute nothing, and that complete, hang and fail as a test says. Linked instead of the libraries, also with the
-// kernels' objects as nvcc makes them: a launch is checked against a device's limits, and noted. One thread at a time.
+// compute nothing but moves of blocks, and that complete, hang and fail as a test says. Linked instead of the
+// libraries, also with the kernels' objects as nvcc makes them: a launch is checked against a device's limits, and
+// noted.
+//
+// A stream is a queue (late_device.h), and waits for events of others. Copies and moves of blocks end at once, or,
+// after EndLate, as late as they may and in any order; until then what they fill holds NaN. One thread at a time.
 #pragma once
 
 #include <cublasLt.h>
@@ -8,6 +12,7 @@
 #include <nccl.h>
 
 #include <cstddef>
+#include <map>
 #include <set>
 #include <string>
 #include <string_view>
@@ -67,7 +72,17 @@ struct GraphCounts {
 };
 [[nodiscard]] GraphCounts CountsOfGraphs();
 
-// The number of calls of cudaMalloc and cudaMallocHost.
+// From now on, until Reset, everything ends late. LateStreams::All() draws the order.
+void EndLate();
+// Faults that the double then has.
+enum class Fault { kNone, kStreamsDoNotWait, kEventsAreNotAwaited };
+void Plant(Fault fault);
+// The calls so far that begin, await or order work, of all devices, by name.
+[[nodiscard]] std::map<std::string, int> CallCounts();
+// The bytes of the longest copy.
+[[nodiscard]] std::size_t LongestCopy();
+
+// The number of calls of cudaMalloc, cudaMallocHost and cudaHostAlloc.
 [[nodiscard]] int Allocations();
 
 }  // namespace roost::fake_cuda

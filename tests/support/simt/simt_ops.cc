@@ -1,12 +1,22 @@
 #include "tests/support/simt/simt_ops.h"
 
+#include <cstdlib>
+#include <cstring>
 #include <memory>
 #include <utility>
 #include <vector>
 
 #include "kernels/cuda/cuda_ops.h"
+#include "tests/support/move_rows.h"
 #include "tests/support/simt/memory_ops.h"
 #include "tests/support/simt/simt_device.h"
+
+namespace roost::kernels {
+
+// In move_blocks_cuda.cu, in place of its launch on a stream.
+void GatherBlocksSimt(Device& device, const MoveBlocksArgs& args);
+
+}  // namespace roost::kernels
 
 namespace roost::simt {
 namespace {
@@ -70,6 +80,23 @@ void Matmul(kernels::Device& device, kernels::MatmulArgs args) {
   kernels::MatmulRef(device, args);
 }
 
+// Everything ends at once; see late_ops.h for streams that do not.
+class CopyStreams final : public kernels::CopyStreams {
+ public:
+  explicit CopyStreams(kernels::Device& device) : device_(device) {}
+
+  void Gather(const kernels::MoveBlocksArgs& args) override { kernels::GatherBlocksSimt(device_, args); }
+  void Begin(kernels::CopyWay way, std::size_t /*place*/, const kernels::RowsCopy& copy) override {
+    testing_support::MoveRows(way, copy);
+  }
+  void Await(kernels::CopyWay /*way*/, std::size_t /*place*/) override {}
+  void Clear(void* device, std::size_t bytes) override { std::memset(device, 0, bytes); }
+  void HoldOps() override {}
+
+ private:
+  kernels::Device& device_;
+};
+
 }  // namespace
 
 const kernels::OpTable& SimtOps() {
@@ -85,6 +112,11 @@ const kernels::OpTable& SimtOps() {
     ops.gather_embedding = kernels::GatherEmbeddingCuda;
     ops.rms_norm = kernels::RmsNormCuda;
     ops.prepare_matmul = PrepareMatmul;
+    ops.open_copy_streams = [](kernels::Device& device) -> std::unique_ptr<kernels::CopyStreams> {
+      return std::make_unique<CopyStreams>(device);
+    };
+    ops.pin = [](kernels::Device& /*device*/, std::size_t bytes) -> void* { return std::aligned_alloc(64, bytes); };
+    ops.unpin = [](void* memory) { std::free(memory); };
     ops.matmul = RunOrRecord<Matmul>;
     ops.rope_angles = kernels::RopeAnglesCuda;
     ops.rope_to_cache = kernels::RopeToCacheCuda;
@@ -92,7 +124,6 @@ const kernels::OpTable& SimtOps() {
     ops.attention = kernels::AttentionCuda;
     ops.silu_mul = kernels::SiluMulCuda;
     ops.copy_block_rows = kernels::CopyBlockRowsCuda;
-    ops.gather_blocks = kernels::GatherBlocksCuda;
     ops.scatter_blocks = kernels::ScatterBlocksCuda;
     ops.sample = kernels::SampleCuda;
     ops.logprobs = kernels::LogprobsCuda;

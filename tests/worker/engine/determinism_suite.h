@@ -254,11 +254,12 @@ TEST_P(DeterminismTest, OutputIsTheSameAfterPreemptionDownToTheSmallestPool) {
 // its own, with ends in mid chain.
 class FetchingEngine {
  public:
-  FetchingEngine(std::unique_ptr<worker::Model> model, worker::EngineOptions options, worker::ReadableBlocks& from)
+  FetchingEngine(std::unique_ptr<worker::Model> model, worker::EngineOptions options, const worker::Model& source,
+                 worker::ReadableBlocks& from)
       : model_(std::move(model)),
         readable_(model_->MakeBlockReader(), model_->block_count(), model_->block_tokens()),
         harness_(*model_, clock_, WithWays(std::move(options))) {
-    source_.Connect(&from, kFrames);
+    source_.Connect(&from, kFrames, source.frame_staging(), model_->frame_staging());
   }
 
   void Submit(const wire::Generate& request) {
@@ -324,7 +325,7 @@ TEST_P(DeterminismTest, OutputIsTheSameWithBlocksThatArriveAtRandom) {
   for (const std::uint32_t block_count : {AmpleBlocks(16), 2 * FewestBlocks(16)}) {
     worker::EngineOptions options = Wide();
     options.max_batch_tokens = 128;
-    FetchingEngine fetching(GetParam().make({16, block_count}), options, served);
+    FetchingEngine fetching(GetParam().make({16, block_count}), options, *model, served);
     for (const wire::Generate& request : requests_) fetching.Submit(request);
     fetching.Run();
     for (const auto& [key, outcome] : fetching.harness().outcomes()) {

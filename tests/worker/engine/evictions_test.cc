@@ -1,9 +1,14 @@
 // Evictions on demand: what leaves the cache while requests run, and how much of a step they take.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <future>
+#include <memory>
 #include <optional>
 
+#include "tests/support/heap_staging.h"
 #include "tests/worker/engine/engine_fixture.h"
+#include "worker/transfer/frame_memory.h"
 
 namespace roost::worker {
 namespace {
@@ -54,6 +59,29 @@ class EngineEvictionsTest : public EngineTest {
 
   std::uint64_t next_id_ = 1000;
 };
+
+// A frame that is being sent may have bytes of the prompt.
+TEST_F(EngineEvictionsTest, IsAnsweredWhenNoFrameHasBytesFromBeforeIt) {
+  const FrameSizes sizes{.block_tokens = 16, .data_bytes = 64};
+  testing_support::HeapStaging staging(2, sizes.frame_bytes());
+  const auto memory = std::make_shared<FrameMemory>(sizes, 2, &staging);
+  std::promise<void> woken;
+  FrameWiper wiper(
+      {memory}, [] {}, [&] { woken.set_value(); });
+  Make({}, {.wiper = &wiper});
+  const std::vector<TokenId> prompt = Text(100, 1);
+  (void)CachedOf(prompt);
+  std::optional<FrameBuffer> sent = memory->Take([] { return true; });
+  std::fill(sent->bytes().begin(), sent->bytes().end(), std::byte{7});
+  Order(Prompt(prompt));
+  for (int step = 0; step < 10; ++step) EXPECT_TRUE(harness_->Step().answers.empty());
+  EXPECT_FALSE(harness_->engine().HasWork());
+  sent.reset();
+  woken.get_future().wait();
+  EXPECT_TRUE(harness_->engine().HasWork());
+  EXPECT_GE(Answer().evicted_block_count, 6U);
+  EXPECT_EQ(staging.written_count(), 0U);
+}
 
 TEST_F(EngineEvictionsTest, ErasesAPromptFromTheCache) {
   const std::vector<TokenId> prompt = Text(100, 1);

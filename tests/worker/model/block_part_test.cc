@@ -32,7 +32,7 @@ std::vector<Bytes> ReadBlocks(const Model& model, std::uint32_t first, std::uint
   std::vector<Bytes> blocks;
   for (const BlockId block : EverySecond(first, count)) {
     blocks.emplace_back(reader->block_bytes());
-    reader->Read(block, blocks.back());
+    reader->Read(block, blocks.back(), [] {});
   }
   return blocks;
 }
@@ -129,7 +129,7 @@ TEST(BlockPartTest, ARanksPiecesAreItsHeadsOfTheWholeBlock) {
     const auto reader = MakePartsReader(parts);
     ASSERT_EQ(reader->block_bytes(), whole.BlockBytes());
     std::vector<float> read(whole.BlockBytes() / sizeof(float));
-    reader->Read(BlockId(2), std::as_writable_bytes(std::span(read)));
+    reader->Read(BlockId(2), std::as_writable_bytes(std::span(read)), [] {});
     for (std::uint32_t layer = 0; layer < kLayers; ++layer) {
       for (std::uint32_t head = 0; head < kHeads; ++head) {
         for (std::uint32_t i = 0; i < kBlockTokens * kHeadDim; ++i) {

@@ -13,6 +13,7 @@
 #include "common/base/rng.h"
 #include "worker/model/loading/synthetic.h"
 #include "worker/model/transformer.h"
+#include "worker/transfer/frame.h"
 
 namespace roost::worker {
 
@@ -24,7 +25,16 @@ struct TestModelOptions {
   std::uint32_t block_count = 200;
   StepBounds step_bounds = {};
   const kernels::OpTable* ops = &kernels::CpuOps();
+  std::size_t frame_count = 0;  // through which its blocks travel, on a device with memory of its own
 };
+
+inline std::shared_ptr<const FrameSlab> PinFrames(const kernels::Backend& backend, const HfConfig& config,
+                                                  const TestModelOptions& options) {
+  if (options.frame_count == 0) return nullptr;
+  const FrameSizes sizes{.block_tokens = options.block_tokens,
+                         .data_bytes = KvBlockBytes(config, options.block_tokens, options.dtype)};
+  return FrameSlab::Pin(backend, {options.frame_count, sizes.data_offset(), kFrameSumBytes}, sizes.data_bytes).value();
+}
 
 inline constexpr std::uint64_t kTestSeed = 7;
 
@@ -39,12 +49,14 @@ class NoWeights final : public WeightSource {
 inline Result<std::unique_ptr<Transformer>> MakeModel(const HfConfig& config, const WeightSource& weights,
                                                       const TestModelOptions& options) {
   ROOST_ASSIGN_OR_RETURN(auto backend, kernels::Backend::Open(*options.ops, {.thread_count = options.thread_count}));
+  const auto slab = PinFrames(backend, config, options);
   return Transformer::Create(std::move(backend), config, weights,
                              {.block_tokens = options.block_tokens,
                               .block_count = options.block_count,
                               .max_context_tokens = config.max_positions,
                               .step_bounds = options.step_bounds,
-                              .compute_dtype = options.dtype});
+                              .compute_dtype = options.dtype,
+                              .slab = slab});
 }
 
 inline std::unique_ptr<Transformer> MakeTestModel(const TestModelOptions& options) {

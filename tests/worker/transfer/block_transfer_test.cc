@@ -40,8 +40,8 @@ TEST(TransferMemoryTest, TheDefaultIsBoundedByTheMemoryThatThereIs) {
 
 TEST(TransferMemoryTest, CountsTheFramesThatWaitAndOneForEachReader) {
   const auto frames = [](std::uint32_t pulls, std::uint32_t readers) {
-    return FrameBytesOf({.worker_id = "w", .frame_count = 100, .pull_count = pulls, .reader_count = readers}, kSizes) /
-           kSizes.frame_bytes();
+    return FrameCountOf(
+        TransferSetup{.worker_id = "w", .frame_count = 100, .pull_count = pulls, .reader_count = readers});
   };
   EXPECT_EQ(frames(8, 16), 116U);
   EXPECT_EQ(frames(1, 256), 356U);

@@ -16,10 +16,11 @@ class PoolReader final : public BlockReader {
   explicit PoolReader(std::uint32_t block_count) : pool(block_count * kTestSizes.data_bytes) {}
 
   [[nodiscard]] std::size_t block_bytes() const override { return kTestSizes.data_bytes; }
-  void Read(BlockId block, std::span<std::byte> to) const override {
+  void Read(BlockId block, std::span<std::byte> to, const std::function<void()>& may_change) const override {
     if (during_read) during_read();
     const auto from = std::span(pool).subspan(block.value() * block_bytes(), block_bytes());
     std::copy(from.begin(), from.end(), to.begin());
+    may_change();
   }
 
   std::vector<std::byte> pool;
