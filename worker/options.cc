@@ -185,6 +185,21 @@ Result<void> CheckRole(const WorkerOptions& options) {
   return {};
 }
 
+Result<void> CheckSlots(const WorkerOptions& options) {
+  if (options.slot_directory.empty()) {
+    if (options.slot_bytes == 0) return {};
+    return InvalidArgument("slot-directory", "is missing: slot-bytes has no meaning without it");
+  }
+  if (options.engine != "llama.cpp") {
+    return InvalidArgument("slot-directory", "has no meaning with --engine {}: only llama.cpp's server saves slots",
+                           options.engine);
+  }
+  if (options.cache_events == "off") return InvalidArgument("slot-directory", "needs --cache-events on");
+  constexpr std::uint64_t kLeast = std::uint64_t{16} << 20U;
+  if (options.slot_bytes >= kLeast) return {};
+  return InvalidArgument("slot-bytes", "{} are less than {}", ByteSizeText(options.slot_bytes), ByteSizeText(kLeast));
+}
+
 Result<void> CheckDisk(const WorkerOptions& options) {
   if (options.disk_cache.empty()) {
     if (options.disk_cache_bytes == 0) return {};
@@ -378,7 +393,15 @@ void DeclareAdapter(WorkerOptions& options, ConfigParser& parser) {
       .Add("engine-timeout-seconds", options.engine_timeout_seconds,
            "Time without any progress, while it has requests, after which the other engine counts as hung and its "
            "requests go on elsewhere; longer than its longest step, which on a CPU may take half a minute",
-           {0.5, 3600});
+           {0.5, 3600})
+      .Add("slot-directory", options.slot_directory,
+           "Folder of llama.cpp's --slot-save-path, as this process sees it: slots are saved there and restored, for "
+           "one "
+           "worker. It holds prompts in readable form: encrypt what is below it")
+      .AddBytes("slot-bytes", options.slot_bytes, "Space that saved slots may take; needed with slot-directory",
+                {0, kMaxDiskCacheBytes})
+      .Add("slot-save-after", options.slot_save_after, "Seconds without a request after which a slot is saved",
+           {0.1, 86400});
 }
 
 void DeclareTransfer(WorkerOptions& options, ConfigParser& parser) {
@@ -514,6 +537,7 @@ Result<void> Complete(WorkerOptions& options) {
   ROOST_RETURN_IF_ERROR(WorkerListener::Check(ListenerOf(options)));
   ROOST_RETURN_IF_ERROR(PlaceOfTransfer(options));
   ROOST_RETURN_IF_ERROR(CheckRole(options));
+  ROOST_RETURN_IF_ERROR(CheckSlots(options));
   ROOST_RETURN_IF_ERROR(CheckDisk(options));
   ROOST_ASSIGN_OR_RETURN(const std::vector<TenantShare> shares, ParseTenantShares(options.tenant_share));
   ROOST_RETURN_IF_ERROR(ParseKvMemory(options.kv_memory));

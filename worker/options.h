@@ -46,6 +46,9 @@ struct WorkerOptions {
   std::string engine_key_file;
   std::string fingerprint = "text";
   double engine_timeout_seconds = 15;
+  std::string slot_directory;    // of llama.cpp's server; empty: no slots are saved
+  std::uint64_t slot_bytes = 0;  // given with slot_directory
+  double slot_save_after = 5;    // seconds
 
   // Links
   std::vector<std::string> routers{"tcp://127.0.0.1:7001"};

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -208,6 +209,21 @@ std::string FingerprintOfUnread(const WorkerOptions& options, const adapters::Co
   return EngineFingerprint(options.engine, facts.version, names);
 }
 
+// Held for this process. None where no slots are saved.
+Result<std::optional<adapters::SlotDirectory>> TakeSlotDirectory(const WorkerOptions& options) {
+  if (options.slot_directory.empty()) return std::optional<adapters::SlotDirectory>();
+  Result<DiskFolder> folder = DiskFolder::Take(options.slot_directory, options.slot_bytes);
+  if (!folder.ok()) {
+    const bool is_about_bytes = folder.error().field.ends_with("-bytes");
+    return Error{folder.error().code, folder.error().message, is_about_bytes ? "slot-bytes" : "slot-directory"};
+  }
+  return std::optional(adapters::SlotDirectory{.folder = options.slot_directory,
+                                               .bytes = options.slot_bytes,
+                                               .save_after = FromSeconds(options.slot_save_after),
+                                               .model = {},
+                                               .hold = std::make_shared<DiskFolder>(*std::move(folder))});
+}
+
 // The worker of a rank; of the only one it has the process's name.
 WorkerSetup AdapterSetupOf(const WorkerOptions& options, const AdapterModel& model, adapters::ConnectedEngine engine) {
   WorkerSetup setup;
@@ -232,6 +248,7 @@ WorkerSetup AdapterSetupOf(const WorkerOptions& options, const AdapterModel& mod
   const adapters::EngineProtocol* const protocol = adapters::EngineProtocolOf(options.engine);
   ROOST_CHECK(protocol != nullptr, "--engine {}", options.engine);  // the parser has checked the choices
   ROOST_ASSIGN_OR_RETURN(adapters::EngineAddress address, AddressOf(options));
+  ROOST_ASSIGN_OR_RETURN(std::optional<adapters::SlotDirectory> slots, TakeSlotDirectory(options));
   if (given.model.empty() && protocol->takes_tokens()) {
     // A server on this host tells which file it has read.
     ROOST_ASSIGN_OR_RETURN(const adapters::EngineFacts facts,
@@ -246,6 +263,8 @@ WorkerSetup AdapterSetupOf(const WorkerOptions& options, const AdapterModel& mod
     ROOST_ASSIGN_OR_RETURN(model, ReadModelIfPossible(*protocol, options));
   }
   if (!model.absence.empty()) address = {.http = std::move(address.http), .prompts_absence = model.absence};
+  if (slots) slots->model = options.model;
+  address.slots = std::move(slots);
   PrefixScope scope;
   scope.fingerprint = model.described.fingerprint;
   scope.kv_dtype = KvDTypeOf(options);

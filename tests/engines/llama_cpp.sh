@@ -4,10 +4,12 @@
 #
 #   tests/engines/llama_cpp.sh              the tests
 #   tests/engines/llama_cpp.sh --record     writes recordings/llama.cpp anew
+#   tests/engines/llama_cpp.sh --texts 500  greedy texts through slots, disk and moves beside a fresh server's
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
 . tests/support/python_environment.sh
 folder=$(python_environment llama tests/engines/requirements-llama.txt)
 export ROOST_LLAMA_PYTHON="$folder/bin/python"
+if [ "${1:-}" = --texts ]; then exec /usr/bin/python3 tests/engines/slot_texts.py "${2:-500}"; fi
 exec /usr/bin/python3 tests/engines/llama_cpp_test.py "$@"

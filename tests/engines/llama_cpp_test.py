@@ -6,12 +6,17 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
+import time
 import unittest
 
 import openai_test
+import slot_disk_test
 import slots_test
 from llama_double_test import EXCHANGES, RECORDINGS, ask
 from openai_test import HERE, Chat, free_port
+from slot_disk_test import prompt_of
+from slots_test import GRAIN
 
 
 class LlamaServer(openai_test.Server):
@@ -113,14 +118,59 @@ class LlamaSlotsTest(slots_test.SlotSuite, unittest.TestCase):
         self.assertTrue(plain["text"].startswith(cut["text"]), (plain, cut))
 
 
+class LlamaSlotDiskTest(slot_disk_test.SlotDiskSuite, unittest.TestCase):
+    server = LlamaServer
+    model = ""
+    no_memory = ("--cache-ram", "0")
+
+    def setUp(self):
+        super().setUp()
+        # The demo model itself computes as quickly as files are read.
+        self.pace = ("--layers", "48", "--gguf", self.enterContext(tempfile.TemporaryDirectory()) + "/deep.gguf")
+
+    def test_killed_boxes_find_their_conversations(self):
+        """Kills of the server and of both, and a worker that is told to end: the first tokens beside those of computing."""
+        router = self.disk_fleet(slot_bytes=2 << 30)
+        shares, kept = [], 0
+        for life in range(5):
+            prompts = [prompt_of(10 * life + i, 1600) for i in range(4)]
+            computed = [self.first_token(router, prompt) for prompt in prompts]
+            self.await_entries(4 * (life + 1))
+            if life % 3 == 1:
+                self.workers[0].stop()
+            if life % 3 == 2:
+                self.workers[0].kill()
+            self.servers[0].kill()
+            self.servers[0].start()
+            self.restart_worker(router)
+            again = [self.first_token(router, [*prompt, *range(300, 316)]) for prompt in prompts]
+            for (before, _), (after, found) in zip(computed, again):
+                shares.append(after / before)
+                kept += found >= len(prompts[0]) - GRAIN
+        print(f"{self.id()}: {kept} of {len(shares)} found, first token {sorted(round(share, 3) for share in shares)} of computing it")
+        self.assertEqual(kept, len(shares))
+        self.assertLessEqual(max(shares), 0.3)
+
+    @staticmethod
+    def first_token(router, prompt):
+        began = time.monotonic()
+        answer = router.completion(prompt, max_tokens=1, temperature=0)
+        if answer.status != 200:
+            raise AssertionError(f"{answer.status} {answer.body}")
+        return time.monotonic() - began, answer.json()["usage"]["prompt_tokens_details"]["cached_tokens"]
+
+
 def record():
-    server = LlamaServer("--slots", "2")
-    try:
-        RECORDINGS.mkdir(parents=True, exist_ok=True)
-        for name, (method, path, body) in EXCHANGES.items():
-            (RECORDINGS / name).write_text(ask(server.port, method, path, body).rstrip() + "\n")
-    finally:
-        server.kill()
+    RECORDINGS.mkdir(parents=True, exist_ok=True)
+    save = {"slot-no-path.json": EXCHANGES["slot-save.json"]}
+    with tempfile.TemporaryDirectory() as folder:
+        for flags, exchanges in ((("--slot-save-path", folder), EXCHANGES), ((), save)):
+            server = LlamaServer("--slots", "2", *flags)
+            try:
+                for name, (method, path, body) in exchanges.items():
+                    (RECORDINGS / name).write_text(ask(server.port, method, path, body).rstrip() + "\n")
+            finally:
+                server.kill()
 
 
 if __name__ == "__main__":

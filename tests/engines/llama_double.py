@@ -9,11 +9,17 @@ replace goes to RAM, from where it comes back. Four bytes are a token. Prompts c
 
 /completion takes token ids, and a slot (`id_slot`): a request that names a busy one waits, and what runs there is lost, which
 /requests tells of. Its answers are ids of the demo model that have a text.
+
+With --slot-save-path slots are saved to files there and restored, one at a time for all slots. A file holds the ids and
+--slot-token-bytes of nothing for each. As the real server it restores what it is given, and dies of a file that ends too early.
 """
 
 import argparse
+import array
 import http.server
 import json
+import os
+import pathlib
 import threading
 import time
 import zlib
@@ -100,6 +106,12 @@ class Slots:
             return common(held, prompt)
         self.ram.remove(best)
         return common(best, prompt)
+
+    def run_alone(self, slot, action):
+        """What the server does in its one loop, once the slot is idle."""
+        with self.change:
+            self.change.wait_for(lambda: not self.busy[slot])
+            return action()
 
     def give_back(self, slot, tokens):
         with self.change:
@@ -215,6 +227,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
     options = None
     slots = None
     requests = []
+    moves = []
     together = None
 
     def log_message(self, *_args):
@@ -235,7 +248,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         options = self.options
         models = [{"id": name, "object": "model", "created": 1, "owned_by": "llamacpp"} for name in options.models]
         pages = {"/v1/models": lambda: {"object": "list", "data": models}, "/requests": lambda: self.requests,
-                 "/named-busy": lambda: self.slots.named_busy}
+                 "/named-busy": lambda: self.slots.named_busy, "/moves": lambda: self.moves}
         if options.like == "llama.cpp":
             for model in models:
                 model["meta"] = {"n_ctx_train": (1 if options.share_context else 4) * options.context}
@@ -260,11 +273,70 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def props(self):
         options = self.options
         return {"default_generation_settings": {"params": {}, "n_ctx": options.context}, "total_slots": options.slots,
-                "model_path": "/models/double.gguf", "endpoint_slots": not options.no_slots, "endpoint_props": False,
+                "model_path": options.model_file, "endpoint_slots": not options.no_slots, "endpoint_props": False,
                 "endpoint_metrics": False, "chat_template": "", "build_info": BUILD}
+
+    def move_slot(self, data):
+        """/slots/N?action=A"""
+        options, slots = self.options, self.slots
+        if not options.slot_save_path:
+            return self.send(501, {"error": {"code": 501, "type": "not_supported_error",
+                                             "message": "This server does not support slots action. Start it with `--slot-save-path`"}})
+        number, _, action = self.path.removeprefix("/slots/").partition("?action=")
+        slot = int(number) % options.slots
+        if action == "erase":
+            count = len(slots.held[slot])
+            slots.run_alone(slot, lambda: slots.held.__setitem__(slot, []))
+            return self.send(200, {"id_slot": slot, "n_erased": count})
+        name = json.loads(data).get("filename", "")
+        if action not in ("save", "restore") or not name or "/" in name:
+            return self.bad_request("Invalid action" if name else "key 'filename' not found")
+        path = pathlib.Path(options.slot_save_path) / name
+        done = slots.run_alone(slot, lambda: self.timed(self.save if action == "save" else self.restore, slot, path))
+        if done is None:
+            return self.bad_request("Unable to restore slot: No available space in KV cache or invalid slot save file")
+        words = ("n_saved", "n_written", "save_ms") if action == "save" else ("n_restored", "n_read", "restore_ms")
+        self.moves.append([action, *done[:2]])
+        return self.send(200, {"id_slot": slot, "filename": name, words[0]: done[0], words[1]: done[1], "timings": {words[2]: done[2]}})
+
+    @staticmethod
+    def timed(action, slot, path):
+        began = time.monotonic()
+        done = action(slot, path)
+        return done and (*done, 1000 * (time.monotonic() - began))
+
+    def bad_request(self, message):
+        self.send(400, {"error": {"code": 400, "message": message, "type": "invalid_request_error"}})
+
+    def save(self, slot, path):
+        options = self.options
+        held = self.slots.held[slot]
+        with path.open("wb") as file:
+            file.write(options.kv_type.encode().ljust(8) + array.array("I", held).tobytes())
+            file.flush()
+            if options.die_in_saves:
+                os._exit(1)
+            file.write(bytes(options.slot_token_bytes * len(held)))
+        time.sleep(len(held) * options.save_us / 1e6)
+        return len(held), path.stat().st_size
+
+    def restore(self, slot, path):
+        options = self.options
+        data = path.read_bytes() if path.exists() else b""
+        count, rest = divmod(len(data) - 8, 4 + options.slot_token_bytes)
+        if data[:8] != options.kv_type.encode().ljust(8):
+            self.slots.held[slot] = []
+            return None
+        if rest:
+            os._exit(1)
+        time.sleep(count * options.restore_us / 1e6)
+        self.slots.held[slot] = list(array.array("I", data[8:8 + 4 * count]))
+        return count, len(data)
 
     def do_POST(self):
         data = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        if self.path.startswith("/slots/"):
+            return self.move_slot(data)
         if self.path not in ("/v1/chat/completions", "/v1/completions", "/completion"):
             return self.refuse(404, "File Not Found")
         try:
@@ -345,6 +417,13 @@ def main():
     parser.add_argument("--ram-texts", type=int, default=64, help="that its --cache-ram holds")
     parser.add_argument("--share-context", action="store_true", help="as llama.cpp without -np")
     parser.add_argument("--no-slots", action="store_true", help="as llama.cpp's flag: no page of them")
+    parser.add_argument("--model-file", default="/models/double.gguf", help="that it says to have read")
+    parser.add_argument("--slot-save-path")
+    parser.add_argument("--slot-token-bytes", type=int, default=1024)
+    parser.add_argument("--kv-type", default="f16", help="files of another one can not be restored")
+    parser.add_argument("--save-us", type=float, default=0, help="of a token")
+    parser.add_argument("--restore-us", type=float, default=0)
+    parser.add_argument("--die-in-saves", action="store_true", help="in the middle of the first file")
     parser.add_argument("--together", type=int, help="answers begin once so many requests are there")
     parser.add_argument("--prefill-us", type=float, default=0)
     parser.add_argument("--token-ms", type=float, default=0)

@@ -3,6 +3,7 @@
 import http.client
 import json
 import pathlib
+import tempfile
 import unittest
 
 import openai_test
@@ -28,6 +29,13 @@ EXCHANGES = {
     "tokens-stream.txt": ("POST", "/completion", TOKENS),
     "no-slot.json": ("POST", "/completion", {**TOKENS, "prompt": [1 << 30]}),
     "slots-used.json": ("GET", "/slots", None),
+    "slot-save.json": ("POST", "/slots/1?action=save", {"filename": "recorded.slot"}),
+    "slot-erase.json": ("POST", "/slots/1?action=erase", {}),
+    "slot-restore.json": ("POST", "/slots/0?action=restore", {"filename": "recorded.slot"}),
+    "slot-no-file.json": ("POST", "/slots/0?action=restore", {"filename": "other.slot"}),
+    "slot-no-name.json": ("POST", "/slots/0?action=save", {}),
+    "slot-no-action.json": ("POST", "/slots/0?action=turn", {"filename": "recorded.slot"}),
+    "slots-restored.json": ("GET", "/slots", None),
     "no-route.json": ("POST", "/pooling", {}),
     "no-json.json": ("POST", "/v1/chat/completions", None),
 }
@@ -63,7 +71,8 @@ def extra(ours, theirs, path=""):
 
 class LlamaDoubleTest(unittest.TestCase):
     def test_what_it_says_is_in_the_recordings(self):
-        server = openai_test.Server("--slots", "2")
+        folder = self.enterContext(tempfile.TemporaryDirectory())
+        server = openai_test.Server("--slots", "2", "--slot-save-path", folder)
         self.addCleanup(server.kill)
         for name, (method, path, body) in EXCHANGES.items():
             with self.subTest(name):
@@ -71,6 +80,12 @@ class LlamaDoubleTest(unittest.TestCase):
                 theirs = documents((RECORDINGS / name).read_text())
                 for mine in ours:
                     self.assertIn([], [extra(mine, each) for each in theirs], f"{mine} is none of {theirs}")
+
+    def test_without_a_path_nothing_is_saved(self):
+        server = openai_test.Server("--slots", "2")
+        self.addCleanup(server.kill)
+        ours = json.loads(ask(server.port, "POST", "/slots/1?action=save", {"filename": "recorded.slot"}))
+        self.assertEqual(ours, json.loads((RECORDINGS / "slot-no-path.json").read_text()))
 
     def test_usage_is_told_at_the_same_places(self):
         for name, (cached, prompt) in {"chat.json": ("usage", "usage"), "chat-stream.txt": ("timings", None)}.items():

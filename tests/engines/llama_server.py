@@ -1,8 +1,9 @@
 """llama.cpp's own server, from the wheel of xllamacpp, with the demo model as GGUF (llama_cpp.sh installs both).
 
-    llama_server.py --port 8080 [--slots 2] [--context 8192] [--cache-ram MIB]
+    llama_server.py --port 8080 [--slots 2] [--context 8192] [--cache-ram MIB] [--slot-save-path DIR]
 
---slots 0 is what llama-server does without -np: four that share one context.
+With --layers the layers are repeated, so that it takes longer and says nothing; its file stays at --gguf. --slots 0 is what
+llama-server does without -np: four that share one context.
 """
 
 import argparse
@@ -45,14 +46,15 @@ def name_of(name):
     return f"blk.{layer}.{NAMES[part]}.weight"
 
 
-def write_demo_gguf(path):
+def write_demo_gguf(path, layers=None):
     config = json.loads((DEMO_MODEL / "config.json").read_text())
     tokenizer = json.loads((DEMO_MODEL / "tokenizer.json").read_text())
+    layers = layers or config["num_hidden_layers"]
     writer = gguf.GGUFWriter(path, "qwen3")
     writer.add_name("demo-model")
     writer.add_context_length(config["max_position_embeddings"])
     writer.add_embedding_length(config["hidden_size"])
-    writer.add_block_count(config["num_hidden_layers"])
+    writer.add_block_count(layers)
     writer.add_feed_forward_length(config["intermediate_size"])
     writer.add_head_count(config["num_attention_heads"])
     writer.add_head_count_kv(config["num_key_value_heads"])
@@ -73,7 +75,12 @@ def write_demo_gguf(path):
     writer.add_add_bos_token(False)
     writer.add_chat_template(json.loads((DEMO_MODEL / "tokenizer_config.json").read_text())["chat_template"])
     for name, values in tensors_of(DEMO_MODEL / "model.safetensors"):
-        writer.add_tensor(name_of(name), values)
+        name = name_of(name)
+        writer.add_tensor(name, values)
+        if name.startswith("blk."):  # of those beyond the model's own
+            _, layer, part = name.split(".", 2)
+            for copy in range(int(layer) + config["num_hidden_layers"], layers, config["num_hidden_layers"]):
+                writer.add_tensor(f"blk.{copy}.{part}", values)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -86,11 +93,15 @@ def main():
     parser.add_argument("--slots", type=int, default=2)
     parser.add_argument("--context", type=int, default=8192, help="tokens of all slots together")
     parser.add_argument("--cache-ram", type=int, default=8192)
+    parser.add_argument("--slot-save-path")
+    parser.add_argument("--layers", type=int)
+    parser.add_argument("--gguf", type=pathlib.Path)
     parser.add_argument("--token-ms", type=float, help="of the double alone")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        path = pathlib.Path(folder) / "demo-model.gguf"
-        write_demo_gguf(path)
+        path = options.gguf or pathlib.Path(folder) / "demo-model.gguf"
+        if not path.exists():
+            write_demo_gguf(path, options.layers)
         params = xllamacpp.CommonParams()
         params.model.path = str(path)
         params.model_alias = {"demo-model"}
@@ -100,6 +111,8 @@ def main():
         params.n_parallel = options.slots or 4
         params.kv_unified = options.slots == 0
         params.cache_ram_mib = options.cache_ram
+        if options.slot_save_path:
+            params.slot_save_path = options.slot_save_path + "/"  # as llama-server completes it
         params.cpuparams.n_threads = 1
         params.cpuparams_batch.n_threads = 1
         server = xllamacpp.Server(params)

@@ -26,7 +26,7 @@ def posted(port, path, body):
         connection.close()
 
 
-class SlotSuite(openai_test.Fleets):
+class SlotFleets(openai_test.Fleets):
     model = DEMO_MODEL  # of the workers; the server's, if it has one that can be read, needs none
     no_memory = ("--ram-texts", "0")
 
@@ -39,6 +39,14 @@ class SlotSuite(openai_test.Fleets):
         # The newest are told first.
         return [(d["predicted"]["cached_tokens"], d["actual"]["cached_tokens"] // GRAIN * GRAIN) for d in router.decisions(count)[::-1]]
 
+    @staticmethod
+    def matched(router, prompt):
+        """How many tokens of the prompt routers know of at the only worker."""
+        answer = router.request("POST", "/admin/v1/match", {"model": "demo-model", "prompt": prompt}).json()
+        return max([worker["cached_tokens"] for worker in answer["workers"]], default=0)
+
+
+class SlotSuite(SlotFleets):
     def test_chats_keep_their_slots(self):
         router = self.fleet("--slots", "3", "--context", "12288", *self.no_memory, servers=1)
         chats = [Chat(router, name, temperature=0) for name in "abc"]
@@ -47,7 +55,12 @@ class SlotSuite(openai_test.Fleets):
                 chat.turn()
         for chat in chats:
             self.assertGreater(min(chat.shares[-2:]), 0.7, chat.shares)
-        self.assertEqual({w["mode"] for w in router.workers()}, {"exact"})
+        self.assertEqual({w["mode"] for w in router.workers()}, {"predicted"})
+        self.assertTrue(router.workers()[0]["index_in_sync"])
+        prompt = [i % VOCABULARY for i in range(320)]
+        router.completion(prompt, max_tokens=2)
+        match = router.request("POST", "/admin/v1/match", {"model": "demo-model", "prompt": prompt}).json()
+        self.assertEqual({worker["mode"] for worker in match["workers"]}, {"predicted"})
 
     def test_promises_are_what_is_found(self):
         """Sessions that grow by turns and begin anew, more than there are slots."""
@@ -110,12 +123,6 @@ class SlotSuite(openai_test.Fleets):
         router.completion(prompt, max_tokens=2)
         promised, found = self.outcomes(router, 3)[-1]
         self.assertLessEqual(promised, found)
-
-    @staticmethod
-    def matched(router, prompt):
-        """How many tokens of the prompt routers know of at the only worker."""
-        answer = router.request("POST", "/admin/v1/match", {"model": "demo-model", "prompt": prompt}).json()
-        return max([worker["cached_tokens"] for worker in answer["workers"]], default=0)
 
     def test_a_server_that_restarts_is_empty(self):
         router = self.fleet("--slots", "2", "--context", "8192", servers=1)

@@ -53,7 +53,7 @@ PROGRAM_SOURCES = {
     "roostctl": ["deploy/roostctl/**/*.cc"],
 }
 COMMON_FLAGS = {"help", "version", "config", "print-config"}
-MAX_DAEMON_FLAGS = 95  # distinct names of router and worker together, without the common ones
+MAX_DAEMON_FLAGS = 98  # distinct names of router and worker together, without the common ones
 
 
 def git_files(*patterns):

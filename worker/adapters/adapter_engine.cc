@@ -49,7 +49,9 @@ AdapterEngine::AdapterEngine(const EngineProtocol& protocol, EngineFacts facts, 
       port_(port),
       blocks_(blocks),
       slots_(blocks == nullptr ? nullptr : blocks->slots()),
-      watch_(protocol, std::move(facts), options_.times, clock, ids_, port) {}
+      watch_(protocol, std::move(facts), options_.times, clock, ids_, port) {
+  if (slots_ != nullptr && slots_->shelf() != nullptr) moves_.emplace(*slots_, clock_, ids_, port_);
+}
 
 AdapterEngine::~AdapterEngine() {
   for (const auto& [id, call] : calls_) port_.Close(id);
@@ -147,10 +149,27 @@ Result<void> AdapterEngine::StartCall(RequestKey key, const Request& request, st
 
 void AdapterEngine::FillSlots() {
   if (slots_ == nullptr) return;
-  while (const std::optional<SlotTable::Grant> grant = slots_->Next(clock_.Now())) {
-    const RequestKey key = calls_.at(grant->call).key;
-    if (Result<void> sent = Send(grant->call, grant); !sent.ok()) Fail(key, std::move(sent).error());
+  constexpr std::uint64_t kMany = 1024;
+  slots_->SetPace(meter_.PromptSeconds(kMany) / kMany);
+  for (;;) {
+    if (moves_) {
+      for (const std::uint32_t slot : moves_->TakeMoved()) {
+        if (const auto grant = slots_->OnMoved(slot, clock_.Now())) SendInSlot(*grant);
+      }
+    }
+    const std::optional<SlotTable::Grant> grant = slots_->Next(clock_.Now());
+    if (!grant) return;
+    if (grant->move) {
+      moves_->Begin(*grant->move);
+    } else {
+      SendInSlot(*grant);
+    }
   }
+}
+
+void AdapterEngine::SendInSlot(const SlotTable::Grant& grant) {
+  const RequestKey key = calls_.at(grant.call).key;
+  if (Result<void> sent = Send(grant.call, grant); !sent.ok()) Fail(key, std::move(sent).error());
 }
 
 Result<void> AdapterEngine::Send(CallId id, std::optional<SlotTable::Grant> grant) {
@@ -215,7 +234,7 @@ void AdapterEngine::CancelLink(LinkId link) {
 void AdapterEngine::OnHttp(const HttpEvent& event) {
   if (watch_.OnHttp(event)) {
     FollowWatch();
-  } else {
+  } else if (!moves_ || !moves_->OnHttp(event)) {
     OnCallEvent(event);
   }
   FillSlots();

@@ -36,6 +36,7 @@
 #include "worker/adapters/engine_protocol.h"
 #include "worker/adapters/engine_standing_watch.h"
 #include "worker/adapters/http_port.h"
+#include "worker/adapters/slot_moves.h"
 #include "worker/adapters/slot_table.h"
 #include "worker/adapters/step_meter.h"
 #include "worker/engine_api/step_report.h"
@@ -81,6 +82,8 @@ struct AdapterOptions {
   // By the model's configuration; until the events show otherwise. See EventFeed::has_checkpoints.
   bool expects_groups = false;
   bool has_connector = false;  // the engine exchanges KV blocks with others; see wire::Generate, kvTransfer
+  // Stands for all that makes what the engine computes; see SavedSlot. Null: nothing is saved.
+  std::function<BlockHash(const EngineFacts&)> slot_origin = nullptr;
   WatchTimes times = {};
 };
 
@@ -180,6 +183,7 @@ class AdapterEngine {
   [[nodiscard]] Result<void> Send(CallId id, std::optional<SlotTable::Grant> grant);
   // Sends what waits for a slot, while one is idle.
   void FillSlots();
+  void SendInSlot(const SlotTable::Grant& grant);
   [[nodiscard]] std::string SaltOf(const wire::Generate& generate, std::string_view engine_id) const;
   void StartOtherChoices(RequestKey key);
 
@@ -209,6 +213,7 @@ class AdapterEngine {
   void LeaveRest(StepReport& report);
   void FillLoad(wire::Load& load) const;
   void FillPrompts(StepReport& report) const;
+  void FillRestores(StepReport& report);
   [[nodiscard]] std::uint32_t UncachedTokens(const Request& request) const;
   [[nodiscard]] HitGuess GuessOf(const wire::Generate& generate) const;
   void NoteHit(const Request& request);
@@ -220,8 +225,9 @@ class AdapterEngine {
   const Clock& clock_;
   HttpPort& port_;
   CallIds ids_;
-  BlockSource* const blocks_;  // may be null
-  SlotTable* const slots_;     // may be null
+  BlockSource* const blocks_;       // may be null
+  SlotTable* const slots_;          // may be null
+  std::optional<SlotMoves> moves_;  // of slots with a shelf
   EngineWatch watch_;
   StepMeter meter_;
   HitDrop hit_drop_;

@@ -175,6 +175,7 @@ void AdapterEngine::Tick() {
   }
   EndSilentCalls();
   CloseDrained();
+  if (moves_) moves_->Tick();
   FillSlots();
   watch_.Tick(calls_.empty() ? OpenWork::kNone : OpenWork::kSome);
   FollowWatch();
@@ -207,6 +208,9 @@ Duration AdapterEngine::TimeToNextTick() const {
   for (const auto& [key, request] : requests_) {
     if (request.deadline) time = std::min(time, *request.deadline - clock_.Now());
   }
+  if (const auto due = moves_ ? moves_->deadline() : std::optional<Instant>()) {
+    time = std::min(time, *due - clock_.Now());
+  }
   return std::max(time, Duration(0));
 }
 
@@ -226,7 +230,12 @@ void AdapterEngine::FollowWatch() {
   }
   if (std::exchange(was_away_, watch_.is_away()) == watch_.is_away()) return;
   report_due_ = true;
-  if (!watch_.is_away()) return;
+  if (!watch_.is_away()) {
+    // The server may be another one now.
+    if (moves_ && options_.slot_origin) slots_->shelf()->SetOrigin(options_.slot_origin(watch_.facts()));
+    return;
+  }
+  if (moves_) moves_->EndAll();
   while (!requests_.empty()) Fail(requests_.begin()->first, Unavailable("the engine is away: " + watch_.why()));
 }
 
@@ -256,6 +265,7 @@ StepReport AdapterEngine::TakeReport() {
   report.step_number = step_count_;
   FillLoad(report.load);
   FillPrompts(report);
+  if (moves_) FillRestores(report);
   report_due_ = false;
   return report;
 }
@@ -282,6 +292,16 @@ void AdapterEngine::FillLoad(wire::Load& load) const {
                                                         (static_cast<double>(facts.block_count) * facts.block_tokens));
   const double free_share = 1 - std::clamp(used, 0.0, 1.0);
   load.free_block_count = static_cast<std::uint32_t>(std::lround(free_share * facts.grain_count()));
+}
+
+void AdapterEngine::FillRestores(StepReport& report) {
+  SlotRestores restores = moves_->TakeRestores();
+  ArrivalCounts& counts = report.counts.restored;
+  counts.ends[static_cast<std::size_t>(wire::HoldOutcome::kComplete)] += restores.restored;
+  counts.ends[static_cast<std::size_t>(wire::HoldOutcome::kBroken)] += restores.failed;
+  counts.blocks += restores.blocks;
+  counts.bytes += restores.bytes;
+  counts.seconds = std::move(restores.seconds);
 }
 
 void AdapterEngine::FillPrompts(StepReport& report) const {

@@ -29,6 +29,7 @@
 #include "worker/adapters/events/cache_salt.h"
 #include "worker/adapters/events/event_feed.h"
 #include "worker/adapters/facts_round.h"
+#include "worker/adapters/slot_shelf.h"
 #include "worker/engine_api/cache_view_counts.h"
 
 namespace roost::worker::adapters {
@@ -53,8 +54,8 @@ bool FitsAReport(const std::vector<wire::CacheEvent>& events) {
   constexpr std::size_t kEventBytes = 64;
   std::size_t bytes = 0;
   for (const wire::CacheEvent& event : events) {
-    const std::size_t hashes =
-        event.stored.hashes.size() + event.removed.size() + event.resumable.size() + event.unresumable.size();
+    const std::size_t hashes = event.stored.hashes.size() + event.removed.size() + event.resumable.size() +
+                               event.unresumable.size() + event.disk_stored.hashes.size() + event.disk_removed.size();
     bytes += kEventBytes + hashes * sizeof(BlockHash);
   }
   return bytes <= kMaxEventBytes;
@@ -282,6 +283,11 @@ StepReport AdapterHost::MakeReport() {
     report.load.digest = blocks_->digest();
     report.load.resumable_digest = blocks_->resumable_digest();
     report.load.told_share = blocks_->told_share();
+    const DiskView disk = blocks_->disk(clock_.Now());
+    report.load.disk_block_count = disk.blocks;
+    report.load.disk_digest = disk.digest;
+    report.load.disk_bytes_per_second = disk.bytes_per_second;
+    report.load.block_bytes = disk.block_bytes;
   }
   const std::uint32_t pool = engine_.watch().facts().grain_count();
   report.idle_blocks = std::min(report.load.cached_block_count, report.load.free_block_count);
@@ -315,7 +321,7 @@ void AdapterHost::PublishStanding() {
 void AdapterHost::PublishSnapshot() {
   if (!outbox_.CanPublish()) return;
   EngineSnapshot snapshot;
-  if (blocks_ != nullptr) snapshot = {blocks_->Snapshot(), blocks_->Resumable()};
+  if (blocks_ != nullptr) snapshot = {blocks_->Snapshot(), blocks_->Resumable(), blocks_->DiskSnapshot()};
   outbox_.Publish(std::move(snapshot));
   snapshot_wanted_ = false;
 }
@@ -451,10 +457,13 @@ void AwaitFirstReplays(const std::vector<ConnectedEngine>& engines, const Clock&
   }
 }
 
-void LogConnected(const ConnectedEngine& engine) {
+void LogConnected(const ConnectedEngine& engine, const EngineAddress& address) {
   const EngineFacts& facts = engine.facts;
   std::string cache = "not followed";
   if (engine.slots != nullptr) cache = fmt::format("{} slots", facts.slot_count);
+  if (engine.slots != nullptr && engine.slots->shelf() != nullptr) {
+    cache += fmt::format(", {} of them on disk", engine.slots->shelf()->entry_count());
+  }
   if (engine.feed != nullptr) cache = engine.feed->exact() ? "exact" : "predicted until it is emptied";
   LogInfo("beside an engine", {{"engine", std::string(engine.protocol->name())},
                                {"version", facts.version},
@@ -466,6 +475,9 @@ void LogConnected(const ConnectedEngine& engine) {
                                {"cache", cache}});
   if (engine.slots != nullptr && !facts.advice.empty()) {
     LogWarning("the engine could find more", {{"advice", facts.advice}});
+  }
+  if (address.slots && engine.slots == nullptr) {
+    LogWarning("no slots are saved: the server chooses them itself", {{"reason", engine.cache_absence}});
   }
   if (engine.feed == nullptr && engine.slots == nullptr) {
     LogWarning("routers are not told what the engine's cache holds", {{"reason", engine.cache_absence}});
@@ -497,9 +509,19 @@ Result<ConnectedEngine> ConnectRank(const EngineProtocol& protocol, const Engine
   ROOST_ASSIGN_OR_RETURN(engine.calls, HttpCalls::Make(std::move(http)));
   engine.cache_absence = CacheAbsence(engine.facts, address);
   if (engine.facts.slot_count > 0 && engine.cache_absence.empty() && protocol.takes_tokens()) {
+    std::unique_ptr<SlotShelf> shelf;
+    if (address.slots) {
+      engine.options.slot_origin = [slots = *address.slots, model = root("")](const EngineFacts& now) {
+        return OriginOf(slots, model, now);
+      };
+      ROOST_ASSIGN_OR_RETURN(shelf, SlotShelf::Open(*address.slots, engine.options.expects_groups,
+                                                    engine.options.slot_origin(engine.facts),
+                                                    [calls = engine.calls.get()] { calls->Wake(); }));
+    }
     engine.slots = std::make_unique<SlotTable>(SlotTable::Options{.slot_count = engine.facts.slot_count,
                                                                   .context_tokens = engine.facts.max_context_tokens,
-                                                                  .goes_on_at_points = engine.options.expects_groups});
+                                                                  .goes_on_at_points = engine.options.expects_groups},
+                                               std::move(shelf));
   } else if (!address.events_endpoint.empty() && engine.cache_absence.empty()) {
     ROOST_ASSIGN_OR_RETURN(engine.feed, ConnectFeed(protocol, address, engine, root, clock));
   }
@@ -535,7 +557,7 @@ Result<std::vector<ConnectedEngine>> ConnectEngine(const EngineProtocol& protoco
   const auto alarm = std::make_shared<RankAlarm>();
   for (ConnectedEngine& engine : engines) engine.alarm = alarm;
   AwaitFirstReplays(engines, clock);
-  for (const ConnectedEngine& engine : engines) LogConnected(engine);
+  for (const ConnectedEngine& engine : engines) LogConnected(engine, address);
   return engines;
 }
 
@@ -547,6 +569,7 @@ AdapterWorker::AdapterWorker(ConnectedEngine engine, const EngineSurroundings& s
       cache_absence_(std::move(engine.cache_absence)),
       checkpoints_((engine.feed != nullptr && engine.feed->has_checkpoints()) ||
                    (engine.slots != nullptr && engine.slots->has_checkpoints())),
+      disk_(engine.slots != nullptr && engine.slots->shelf() != nullptr ? engine.slots->shelf()->start() : DiskStart()),
       host_({.protocol = *engine.protocol,
              .facts = std::move(engine.facts),
              .options = std::move(engine.options),
@@ -554,6 +577,8 @@ AdapterWorker::AdapterWorker(ConnectedEngine engine, const EngineSurroundings& s
              .blocks = SourceOf(engine, surroundings),
              .alarm = std::move(engine.alarm)},
             surroundings.clock, surroundings.waker) {}
+
+DiskStart AdapterWorker::Disk() { return disk_; }
 
 // Paths and an engine's words may be in it.
 constexpr std::size_t kMaxAbsenceBytes = 1024;

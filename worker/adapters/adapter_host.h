@@ -37,6 +37,7 @@
 #include "worker/adapters/events/event_feed.h"
 #include "worker/adapters/forward_calls.h"
 #include "worker/adapters/http_calls.h"
+#include "worker/adapters/slot_shelf.h"
 #include "worker/adapters/slot_table.h"
 #include "worker/engine_api/engine_host.h"
 #include "worker/engine_api/engine_outbox.h"
@@ -156,8 +157,9 @@ struct EngineAddress {
   HttpOptions http;
   std::string events_endpoint = {};  // tcp://HOST:PORT; empty: no events, so the router goes by its own history
   std::string replay_endpoint = {};
-  std::string events_absence = {};   // why events_endpoint is empty, and what would change that; for operators
-  std::string prompts_absence = {};  // the same of prompts that routers can not read; then there are no events
+  std::string events_absence = {};          // why events_endpoint is empty, and what would change that; for operators
+  std::string prompts_absence = {};         // the same of prompts that routers can not read; then there are no events
+  std::optional<SlotDirectory> slots = {};  // none: none is saved
 };
 
 // An engine that has answered.
@@ -192,6 +194,7 @@ class AdapterWorker final : public WorkerEngine {
 
   [[nodiscard]] EngineHost& host() override { return host_; }
   void Describe(wire::Hello& hello) const override;
+  [[nodiscard]] DiskStart Disk() override;
 
  private:
   const EngineProtocol& protocol_;
@@ -200,6 +203,7 @@ class AdapterWorker final : public WorkerEngine {
   const bool sends_events_;
   const std::string cache_absence_;
   const bool checkpoints_;  // as the first replay told
+  const DiskStart disk_;
   AdapterHost host_;
 };
 

@@ -19,6 +19,14 @@ namespace roost::worker::adapters {
 
 class SlotTable;
 
+// The blocks on disk beside an engine's cache: see the fields of wire::Load.
+struct DiskView {
+  std::uint32_t blocks = 0;
+  BlockHash digest;
+  double bytes_per_second = 0;  // 0: there is no disk
+  std::uint64_t block_bytes = 0;
+};
+
 class BlockSource {
  public:
   virtual ~BlockSource() = default;
@@ -54,6 +62,9 @@ class BlockSource {
   // Should requests ask the engine to tell again of the blocks that they find? See EventFeed.
   [[nodiscard]] virtual bool wants_found_runs() const { return false; }
   [[nodiscard]] virtual double told_share() const { return 0; }  // see wire::Load
+
+  [[nodiscard]] virtual DiskView disk(Instant /*now*/) const { return {}; }
+  [[nodiscard]] virtual std::vector<wire::StoredRun> DiskSnapshot() const { return {}; }  // parents before children
 
   // Where requests wait for a slot of the engine; null: they do not.
   [[nodiscard]] virtual SlotTable* slots() { return nullptr; }

@@ -191,6 +191,8 @@ void EngineWatch::OnRound(Result<EngineFacts> outcome) {
   }
   next_started_at_ = outcome->started_at;
   facts_.adapters = std::move(outcome->adapters);
+  facts_.model_file = std::move(outcome->model_file);
+  facts_.version = std::move(outcome->version);
   if (needs_trial_) return Try();
   ComeBack();
 }

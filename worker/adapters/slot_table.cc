@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
+#include <iterator>
 #include <limits>
 #include <utility>
 
@@ -20,24 +21,21 @@ constexpr double kHalfLifeSeconds = 60;
 // The way of a sequence from memory costs this share of computing it.
 constexpr double kMemoryCost = 0.25;
 constexpr std::size_t kMaxMemoryEntries = 256;
+// Fewer new tokens are not worth a file.
+constexpr std::uint32_t kLeastSavedTokens = 64;
 constexpr std::uint64_t kMemoryGrowth = 32;
 // The server makes checkpoints so many tokens before a prompt's end: 4, and 4 with a physical batch of its default
 // size.
 constexpr std::uint32_t kCheckpointTokens[] = {516, 4};
 constexpr std::size_t kMaxHashes = 1024;  // of an event
 
-std::size_t CommonBlocks(std::span<const BlockHash> a, std::span<const BlockHash> b) {
-  const std::size_t most = std::min(a.size(), b.size());
-  return static_cast<std::size_t>(
-      std::mismatch(a.begin(), a.begin() + static_cast<std::ptrdiff_t>(most), b.begin()).first - a.begin());
-}
-
 // The server keeps such a sequence in memory before it is lost.
 bool LosesMost(std::uint32_t held, std::uint32_t found) { return held > 0 && 2 * std::uint64_t{found} < held; }
 
 }  // namespace
 
-SlotTable::SlotTable(Options options) : options_(options), slots_(options.slot_count), memory_limit_(MostMemory()) {}
+SlotTable::SlotTable(Options options, std::unique_ptr<SlotShelf> shelf)
+    : options_(options), slots_(options.slot_count), memory_limit_(MostMemory()), shelf_(std::move(shelf)) {}
 
 std::uint64_t SlotTable::MostMemory() const {
   // Blocks that come are counted before those that go.
@@ -89,7 +87,7 @@ std::optional<SlotTable::Grant> SlotTable::Next(Instant now) {
   }
   Wanted wanted = std::move(queue_[pick]);
   queue_.erase(queue_.begin() + static_cast<std::ptrdiff_t>(pick));
-  return Place(best->slot, std::move(wanted), now);
+  return Begin(*best, std::move(wanted), now);
 }
 
 // ---- which slot ----
@@ -118,7 +116,9 @@ std::optional<std::size_t> SlotTable::InMemory(const Wanted& wanted) const {
 }
 
 std::optional<SlotTable::Choice> SlotTable::Best(const Wanted& wanted, Instant now) const {
-  const std::optional<std::size_t> memory = InMemory(wanted);
+  // Until the server's memory has shown itself, what lies on disk is surer.
+  const bool counts_memory = shelf_ == nullptr || memory_has_shown_;
+  const std::optional<std::size_t> memory = counts_memory ? InMemory(wanted) : std::nullopt;
   const std::uint32_t remembered = memory ? FoundIn(wanted, memory_[*memory]) : 0;
   std::optional<Choice> best;
   for (std::size_t i = 0; i < slots_.size(); ++i) {
@@ -130,6 +130,7 @@ std::optional<SlotTable::Choice> SlotTable::Best(const Wanted& wanted, Instant n
     choice.price = static_cast<double>(wanted.tokens - found) + LossOf(held, choice.found, now);
     if (!best || choice.price < best->price) best = choice;
   }
+  ConsiderShelf(wanted, now, best);
   return best;
 }
 
@@ -146,7 +147,110 @@ double SlotTable::LossOf(const Held& held, std::uint32_t found, Instant now) con
   const double used_again = (held.hits + 2.0) / (held.hits + 3.0);
   const double chance = used_again * kHalfLifeSeconds / (kHalfLifeSeconds + unused);
   const bool is_kept = memory_has_shown_ && LosesMost(held.tokens, found);
-  return chance * (held.tokens - found) * (is_kept ? kMemoryCost : 1);
+  double lost = static_cast<double>(held.tokens - found) * (is_kept ? kMemoryCost : 1);
+  if (shelf_ != nullptr && shelf_->Holds(held.root, held.hashes, held.tokens) == held.tokens) {
+    lost = std::min(lost, TokensOf(shelf_->RestoreSeconds(shelf_->BytesOf(held.tokens), now), seconds_per_token_));
+  }
+  return chance * lost;
+}
+
+// ---- slots on disk ----
+
+std::uint32_t SlotTable::busy_count() const {
+  return static_cast<std::uint32_t>(std::count_if(slots_.begin(), slots_.end(), [](const Slot& slot) {
+    return slot.use == SlotUse::kOurs || slot.use == SlotUse::kForeign;
+  }));
+}
+
+double SlotTable::TokensOf(double seconds, double seconds_per_token) const {
+  return seconds_per_token > 0 ? seconds / seconds_per_token * (1 + busy_count()) : 0;
+}
+
+// After a start the engine's pace is that of when the sequence was saved.
+double SlotTable::RestorePrice(const SavedSlot& saved, Instant now) const {
+  const double then = saved.tokens > 0 ? saved.compute_seconds / saved.tokens : 0;
+  return TokensOf(shelf_->RestoreSeconds(saved.bytes, now), seconds_per_token_ > 0 ? seconds_per_token_ : then);
+}
+
+void SlotTable::ConsiderShelf(const Wanted& wanted, Instant now, std::optional<Choice>& best) const {
+  if (shelf_ == nullptr || !best || !wanted.finds_prefix) return;
+  const SlotShelf::Match match = shelf_->Find(wanted.root, wanted.hashes, wanted.tokens);
+  if (match.saved == nullptr) return;
+  const double price = static_cast<double>(wanted.tokens - match.tokens) + RestorePrice(*match.saved, now);
+  for (std::size_t i = 0; i < slots_.size(); ++i) {
+    if (slots_[i].use != SlotUse::kIdle) continue;
+    const Choice choice{
+        .slot = i, .price = price + LossOf(slots_[i].held, 0, now), .found = match.tokens, .saved = match.saved};
+    if (choice.price < best->price) best = choice;
+  }
+}
+
+SlotTable::Saving SlotTable::SavingOf(const Held& held, std::uint32_t found, Instant now) const {
+  const std::uint32_t there = std::max(found, shelf_->Holds(held.root, held.hashes, held.tokens));
+  if (held.hashes.empty() || held.tokens < there + kLeastSavedTokens) return Saving::kNo;
+  if (!shelf_->takes_saves(now)) return Saving::kNotNow;
+  const double cost = TokensOf(shelf_->SaveSeconds(held.tokens, now), seconds_per_token_);
+  const double gain = LossOf(held, found, now) * (held.tokens - there) / (held.tokens - found);
+  return gain >= cost ? Saving::kYes : Saving::kNotNow;
+}
+
+std::optional<SavedSlot> SlotTable::SaveOf(const Held& held) {
+  return shelf_->Announce(held.root, held.hashes, held.tokens, seconds_per_token_);
+}
+
+std::optional<SlotMove> SlotTable::NextSave(Instant now) {
+  for (std::size_t i = 0; i < slots_.size(); ++i) {
+    Slot& slot = slots_[i];
+    if (slot.use != SlotUse::kIdle || !slot.save_due || now < *slot.save_due) continue;
+    const Saving saving = SavingOf(slot.held, 0, now);
+    slot.save_due.reset();
+    if (saving == Saving::kNotNow) slot.save_due = now + shelf_->options().save_after;
+    if (saving != Saving::kYes) continue;
+    SlotMove move{.slot = static_cast<std::uint32_t>(i), .save = SaveOf(slot.held)};
+    if (!move.save) continue;
+    slot.use = SlotUse::kMoving;
+    return move;
+  }
+  return std::nullopt;
+}
+
+std::optional<Instant> SlotTable::next_save() const {
+  std::optional<Instant> next;
+  for (const Slot& slot : slots_) {
+    if (slot.use == SlotUse::kIdle && slot.save_due && (!next || *slot.save_due < *next)) next = slot.save_due;
+  }
+  return next;
+}
+
+void SlotTable::OnRestored(std::uint32_t slot, const SavedSlot& saved, std::uint32_t tokens, Instant now) {
+  Replace(slots_[slot].held, {.root = saved.root, .hashes = saved.hashes, .tokens = tokens, .hits = 1, .used = now});
+}
+
+void SlotTable::OnCleared(std::uint32_t slot) { Replace(slots_[slot].held, {}); }
+
+std::optional<SlotTable::Grant> SlotTable::OnMoved(std::uint32_t slot, Instant now) {
+  Slot& moved = slots_[slot];
+  moved.use = SlotUse::kIdle;
+  moved.changed = now;
+  if (!moved.request) return std::nullopt;
+  Wanted wanted = *std::exchange(moved.request, std::nullopt);
+  return Place(slot, std::move(wanted), now);
+}
+
+SlotTable::Grant SlotTable::Begin(const Choice& choice, Wanted wanted, Instant now) {
+  Slot& slot = slots_[choice.slot];
+  SlotMove move{.slot = static_cast<std::uint32_t>(choice.slot)};
+  if (choice.saved != nullptr) move.restore = *choice.saved;
+  const std::uint32_t kept = choice.saved != nullptr ? 0 : choice.found;
+  if (shelf_ != nullptr && slot.save_due && SavingOf(slot.held, kept, now) == Saving::kYes) {
+    move.save = SaveOf(slot.held);
+  }
+  if (!move.save && !move.restore) return Place(choice.slot, std::move(wanted), now);
+  slot.use = SlotUse::kMoving;
+  slot.save_due.reset();
+  const Grant grant{.call = wanted.call, .slot = move.slot, .move = std::move(move)};
+  slot.request = std::move(wanted);
+  return grant;
 }
 
 SlotTable::Held SlotTable::PrefixOf(const Wanted& wanted, const Held& before, std::uint32_t tokens, Instant now) const {
@@ -190,6 +294,7 @@ SlotTable::Grant SlotTable::Place(std::size_t index, Wanted wanted, Instant now)
   const Grant grant{
       .call = wanted.call, .slot = static_cast<std::uint32_t>(index), .finds_prefix = wanted.finds_prefix && is_own};
   slot.use = SlotUse::kOurs;
+  slot.save_due.reset();
   slot.promised = found;
   slot.is_computed = false;
   slot.task.reset();
@@ -290,6 +395,7 @@ void SlotTable::OnEnd(CallId call, std::span<const TokenId> output, EndKind how,
   std::erase_if(queue_, [call](const Wanted& wanted) { return wanted.call == call; });
   Slot* const slot = SlotOf(call);
   if (slot == nullptr) return;
+  if (slot->use == SlotUse::kMoving) return slot->request.reset();
   const Wanted& wanted = *slot->request;
   if (slot->is_computed && !output.empty()) {
     Held next = slot->held;
@@ -309,6 +415,7 @@ void SlotTable::OnEnd(CallId call, std::span<const TokenId> output, EndKind how,
   slot->use = how == EndKind::kComplete ? SlotUse::kIdle : SlotUse::kEnding;
   slot->idle_pages = 0;
   slot->has_more = how == EndKind::kCut;
+  if (shelf_ != nullptr && how == EndKind::kComplete) slot->save_due = now + shelf_->options().save_after;
   slot->changed = now;
   slot->request.reset();
 }
@@ -318,7 +425,7 @@ void SlotTable::OnSlots(std::span<const SlotState> states, Instant asked) {
   for (std::size_t i = 0; i < std::min(states.size(), slots_.size()); ++i) {
     Slot& slot = slots_[i];
     const SlotState& state = states[i];
-    if (slot.use == SlotUse::kOurs || asked <= slot.changed) continue;
+    if (slot.use == SlotUse::kOurs || slot.use == SlotUse::kMoving || asked <= slot.changed) continue;
     if (slot.use == SlotUse::kEnding) {
       slot.idle_pages = state.is_busy ? 0 : slot.idle_pages + 1;
       if (slot.idle_pages >= kIdlePages) slot.use = SlotUse::kIdle;
@@ -343,6 +450,7 @@ std::uint32_t SlotTable::foreign_count() const {
 void SlotTable::OnForeign(Slot& slot, const SlotState& state) {
   slot.use = state.is_busy ? SlotUse::kForeign : SlotUse::kIdle;
   slot.has_more = true;
+  slot.save_due.reset();
   const std::uint32_t kept = state.is_busy ? std::min(state.kept_tokens, slot.held.tokens) : 0;
   if (has_memory_ && state.is_busy && LosesMost(slot.held.tokens, kept)) Keep(slot.held);
   Held next = slot.held;
@@ -440,7 +548,17 @@ void SlotTable::Tell(wire::CacheEvent::Kind kind, std::span<const BlockHash> has
   }
 }
 
-std::vector<wire::CacheEvent> SlotTable::TakeEvents() { return std::exchange(events_, {}); }
+std::vector<wire::CacheEvent> SlotTable::TakeEvents() {
+  std::vector<wire::CacheEvent> events = std::exchange(events_, {});
+  if (shelf_ == nullptr) return events;
+  std::vector<wire::CacheEvent> shelved = shelf_->TakeEvents();
+  std::move(shelved.begin(), shelved.end(), std::back_inserter(events));
+  return events;
+}
+
+std::vector<wire::StoredRun> SlotTable::DiskSnapshot() const {
+  return shelf_ == nullptr ? std::vector<wire::StoredRun>() : shelf_->Snapshot();
+}
 
 std::vector<wire::StoredRun> SlotTable::Snapshot() const {
   std::vector<wire::StoredRun> runs;

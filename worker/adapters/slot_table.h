@@ -16,12 +16,18 @@
 // Where layers have windows or a recurrent state (`goes_on_at_points`), the server goes on only at the end of what a
 // slot holds or at one of its checkpoints.
 //
-// Not thread-safe. A call costs O(slots · blocks of a prompt).
+// With a shelf (slot_shelf.h) sequences are also on disk. A slot is saved once it was idle for a while, or before a
+// request takes it, where what that may spare is more than the time in which the server does nothing else. A request
+// whose prefix lies there gets it restored first, where that is quicker than computing it. While a slot moves so, it is
+// taken; the caller moves it and says when it is done.
+//
+// Not thread-safe. A call costs O((slots + entries of the shelf) · blocks of a prompt).
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <memory>
 #include <optional>
 #include <span>
 #include <unordered_map>
@@ -34,8 +40,17 @@
 #include "worker/adapters/block_source.h"
 #include "worker/adapters/engine_protocol.h"
 #include "worker/adapters/http_port.h"
+#include "worker/adapters/slot_files.h"
+#include "worker/adapters/slot_shelf.h"
 
 namespace roost::worker::adapters {
+
+// Steps of the server with a slot: it saves the sequence there, and then restores another one.
+struct SlotMove {
+  std::uint32_t slot = 0;
+  std::optional<SavedSlot> save = {};
+  std::optional<SavedSlot> restore = {};
+};
 
 class SlotTable final : public BlockSource {
  public:
@@ -47,7 +62,8 @@ class SlotTable final : public BlockSource {
     std::uint32_t context_tokens = 0;  // of each
     bool goes_on_at_points = false;
   };
-  explicit SlotTable(Options options);
+  // Without a shelf nothing is saved.
+  explicit SlotTable(Options options, std::unique_ptr<SlotShelf> shelf = nullptr);
 
   // ---- requests ----
   // A call that is to be sent. Its tokens are taken from the Generate.
@@ -56,6 +72,8 @@ class SlotTable final : public BlockSource {
     CallId call{0};
     std::uint32_t slot = 0;
     bool finds_prefix = true;  // false: what the slot holds is of another scope
+    // Before it is sent: then OnMoved has the grant that counts.
+    std::optional<SlotMove> move = {};
   };
   // The next call to send, if a slot is idle. It is busy from now on.
   [[nodiscard]] std::optional<Grant> Next(Instant now);
@@ -68,6 +86,21 @@ class SlotTable final : public BlockSource {
   void OnEnd(CallId call, std::span<const TokenId> output, EndKind how, Instant now);
   // The server's page, and when it was asked for.
   void OnSlots(std::span<const SlotState> states, Instant asked);
+
+  // ---- slots on disk ----
+  [[nodiscard]] SlotShelf* shelf() const { return shelf_.get(); }
+  // The time that the engine takes for a token of a prompt; 0: not known.
+  void SetPace(double seconds_per_token) { seconds_per_token_ = seconds_per_token; }
+  // The next idle slot to save, which is taken until OnMoved.
+  [[nodiscard]] std::optional<SlotMove> NextSave(Instant now);
+  // When there may be one.
+  [[nodiscard]] std::optional<Instant> next_save() const;
+  // The slot holds what was saved, with so many tokens.
+  void OnRestored(std::uint32_t slot, const SavedSlot& saved, std::uint32_t tokens, Instant now);
+  // It holds nothing.
+  void OnCleared(std::uint32_t slot);
+  // The move is over. The call that waits for it, if it still does.
+  [[nodiscard]] std::optional<Grant> OnMoved(std::uint32_t slot, Instant now);
 
   [[nodiscard]] std::size_t waiting_count() const { return queue_.size(); }
   // Slots where other clients' tasks run.
@@ -85,6 +118,8 @@ class SlotTable final : public BlockSource {
   [[nodiscard]] bool has_checkpoints() const override { return options_.goes_on_at_points; }
   [[nodiscard]] std::vector<BlockHash> Resumable() const override;
   [[nodiscard]] BlockHash resumable_digest() const override { return resumable_digest_; }
+  [[nodiscard]] DiskView disk(Instant now) const override { return shelf_ ? shelf_->view(now) : DiskView(); }
+  [[nodiscard]] std::vector<wire::StoredRun> DiskSnapshot() const override;
   void OnEngineRestart(Instant now) override;
   [[nodiscard]] SlotTable* slots() override { return this; }
 
@@ -111,11 +146,11 @@ class SlotTable final : public BlockSource {
     std::uint32_t overtaken = 0;
     Duration return_time = {};  // from its end; 0: not known
   };
-  enum class SlotUse { kIdle, kOurs, kEnding, kForeign };
+  enum class SlotUse { kIdle, kOurs, kEnding, kForeign, kMoving };
   struct Slot {
     Held held;
     SlotUse use = SlotUse::kIdle;
-    std::optional<Wanted> request = {};  // of kOurs
+    std::optional<Wanted> request = {};  // of kOurs; of kMoving, if one waits
     std::uint32_t promised = 0;
     std::optional<std::uint64_t> younger_tokens = {};  // in memory than the entry that it is to find there
     bool is_computed = false;
@@ -123,6 +158,7 @@ class SlotTable final : public BlockSource {
     bool has_more = false;  // there may be more tokens behind those that are known
     Instant changed = {};   // by a request of ours
     std::optional<std::uint32_t> task = {};
+    std::optional<Instant> save_due = {};  // none: what it holds was looked at, or is not known
   };
   struct Block {
     std::uint32_t holders = 0;
@@ -131,7 +167,8 @@ class SlotTable final : public BlockSource {
   struct Choice {
     std::size_t slot = 0;
     double price = 0;
-    std::uint32_t found = 0;  // in the slot
+    std::uint32_t found = 0;           // in the slot
+    const SavedSlot* saved = nullptr;  // to restore first
   };
 
   [[nodiscard]] std::uint32_t FoundIn(const Wanted& wanted, const Held& held) const;
@@ -141,6 +178,16 @@ class SlotTable final : public BlockSource {
   [[nodiscard]] static bool UsesMemory(const Wanted& wanted, const Held& held, std::uint32_t found);
   // The price of losing all beyond `found`, in tokens to compute.
   [[nodiscard]] double LossOf(const Held& held, std::uint32_t found, Instant now) const;
+  [[nodiscard]] std::uint32_t busy_count() const;
+  // In tokens to compute, for all requests that wait meanwhile.
+  [[nodiscard]] double TokensOf(double seconds, double seconds_per_token) const;
+  [[nodiscard]] double RestorePrice(const SavedSlot& saved, Instant now) const;
+  void ConsiderShelf(const Wanted& wanted, Instant now, std::optional<Choice>& best) const;
+  enum class Saving { kNo, kNotNow, kYes };
+  [[nodiscard]] Saving SavingOf(const Held& held, std::uint32_t found, Instant now) const;
+  [[nodiscard]] std::optional<SavedSlot> SaveOf(const Held& held);
+  // Places it, after a move if there is one to make.
+  [[nodiscard]] Grant Begin(const Choice& choice, Wanted wanted, Instant now);
   [[nodiscard]] Grant Place(std::size_t index, Wanted wanted, Instant now);
   [[nodiscard]] Held PrefixOf(const Wanted& wanted, const Held& before, std::uint32_t tokens, Instant now) const;
   void KeepIdle(std::size_t except);
@@ -163,7 +210,9 @@ class SlotTable final : public BlockSource {
   std::deque<Held> memory_;  // the oldest first
   std::uint64_t memory_limit_;
   bool has_memory_ = true;
-  bool memory_has_shown_ = false;  // something was found there
+  bool memory_has_shown_ = false;           // something was found there
+  const std::unique_ptr<SlotShelf> shelf_;  // may be null
+  double seconds_per_token_ = 0;
 
   std::unordered_map<BlockHash, Block, BlockHashHasher> blocks_;
   std::vector<wire::CacheEvent> events_;  // since the last TakeEvents

@@ -22,7 +22,7 @@ const WorkerMatch* FindMatch(std::span<const WorkerMatch> matches, WorkerSlot sl
 PromptHolder HolderOf(const Worker& worker, std::span<const WorkerMatch> matches,
                       std::span<const HeldBlocks> held = {}) {
   PromptHolder holder{.worker_id = worker.hello.worker_id,
-                      .mode = worker.view.mode(),
+                      .mode = ShownMode(worker),
                       .engine_block_tokens = EngineBlockTokens(worker),
                       .dropped_tokens = DroppedTokens(worker)};
   if (const WorkerMatch* const match = FindMatch(matches, worker.slot)) {

@@ -9,6 +9,11 @@ std::uint32_t EngineBlockTokens(const Worker& worker) {
   return worker.view.resumable() == nullptr ? worker.hello.engine_block_tokens : 0;
 }
 
+WorkerMode ShownMode(const Worker& worker) {
+  const bool is_guessed = worker.hello.engine.starts_with("llama.cpp ");
+  return is_guessed && worker.view.mode() == WorkerMode::kExact ? WorkerMode::kPredicted : worker.view.mode();
+}
+
 std::uint32_t DroppedTokens(const Worker& worker) {
   return worker.view.resumable() == nullptr ? worker.load.dropped_tokens : 0;
 }

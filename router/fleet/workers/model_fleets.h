@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "common/base/ids.h"
+#include "router/fleet/worker_mode.h"
 #include "router/route/fleet_view.h"
 
 namespace roost::router {
@@ -22,6 +23,9 @@ struct Worker;
 
 // So many tokens of each hit there are computed again; 0 where matches are cut to that already.
 [[nodiscard]] std::uint32_t DroppedTokens(const Worker& worker);
+
+// As operators are shown it. llama.cpp tells nothing of its slots: what its worker reports is what they should hold.
+[[nodiscard]] WorkerMode ShownMode(const Worker& worker);
 
 // The worker's last report, plus what this router has sent it since.
 [[nodiscard]] WorkerView ViewOf(const Worker& worker);

@@ -366,7 +366,7 @@ WorkerStatus WorkerRegistry::StatusOf(const Worker& worker, Instant now) const {
           .block_tokens = worker.hello.block_tokens,
           .in_flight_requests = worker.ledger->request_count() + worker.forward_count,
           .indexed_block_count = worker.index->View(worker.slot).block_count,
-          .mode = worker.view.mode(),
+          .mode = ShownMode(worker),
           .index_in_sync = worker.view.in_sync(),
           .requests_total = worker.requests_total,
           .totals = worker.totals,

@@ -1,0 +1,278 @@
+// Slots that the server saves and restores.
+#include "worker/adapters/slot_moves.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/base/clock.h"
+#include "tests/worker/adapters/fake_http.h"
+#include "worker/adapters/slot_files.h"
+#include "worker/adapters/slot_shelf.h"
+#include "worker/adapters/slot_table.h"
+
+namespace roost::worker::adapters {
+namespace {
+
+namespace fs = std::filesystem;
+using std::chrono::seconds;
+using testing_support::FakeHttp;
+
+const BlockHash kMovedOrigin{5, 6};
+const BlockHash kMovedRoot{1, 2};
+
+std::vector<TokenId> SlotPrompt(TokenId first, std::size_t count = 200) {
+  std::vector<TokenId> tokens(count);
+  for (std::size_t i = 0; i < count; ++i) tokens[i] = first * 1000 + static_cast<TokenId>(i);
+  return tokens;
+}
+
+// One slot; the server as the test plays it.
+class SlotMovesTest : public ::testing::Test {
+ protected:
+  SlotMovesTest() : folder_(fs::path(::testing::TempDir()) / "slot_moves") {
+    fs::remove_all(folder_);
+    fs::create_directory(folder_);
+    auto shelf =
+        std::make_unique<SlotShelf>(SlotShelf::Options{.bytes = 1 << 20, .save_after = seconds(5)},
+                                    std::make_unique<SlotFiles>(folder_), kMovedOrigin, std::vector<SavedSlot>());
+    table_.emplace(SlotTable::Options{.slot_count = 1, .context_tokens = 4096}, std::move(shelf));
+    moves_.emplace(*table_, clock_, ids_, http_);
+    clock_.Advance(seconds(100));
+  }
+  ~SlotMovesTest() override {
+    moves_.reset();
+    table_.reset();
+    fs::remove_all(folder_);
+  }
+
+  [[nodiscard]] SlotShelf& shelf() { return *table_->shelf(); }
+  CallId Ask(const std::vector<TokenId>& prompt, BlockHash root = kMovedRoot) {
+    wire::Generate generate;
+    generate.root = root;
+    generate.prompt = prompt;
+    const CallId call = ids_.Next();
+    table_->Enqueue(call, generate);
+    return call;
+  }
+  void Answer(CallId call) {
+    table_->OnFound(call, 0);
+    table_->OnComputed(call);
+    table_->OnEnd(call, std::vector<TokenId>{7, 8}, SlotTable::EndKind::kComplete, clock_.Now());
+  }
+  void Turn(const std::vector<TokenId>& prompt) {
+    const CallId call = Ask(prompt);
+    const auto grant = table_->Next(clock_.Now());
+    ASSERT_TRUE(grant && !grant->move);
+    Answer(call);
+  }
+  // The server's answer to the one call that is open there.
+  void Reply(const std::string& action, int status, const std::string& body) {
+    const auto open = http_.Open("/slots/0?action=" + action);
+    ASSERT_EQ(open.size(), 1U) << action;
+    http_.ended.insert(open.front().id);
+    ASSERT_TRUE(moves_->OnHttp({open.front().id, HttpStatus{status}}));
+    ASSERT_TRUE(moves_->OnHttp({open.front().id, HttpBytes{body}}));
+    ASSERT_TRUE(moves_->OnHttp({open.front().id, HttpEnd{}}));
+  }
+  // Saves what the slot holds once it is idle for long enough.
+  void SaveIdle(std::uint32_t tokens = 201) {
+    clock_.Advance(seconds(5));
+    moves_->Tick();
+    const auto open = http_.Open("/slots/0?action=save");
+    ASSERT_EQ(open.size(), 1U);
+    const std::string body = open.front().call.body;  // {"filename":"NAME.slot"}
+    const std::string file = body.substr(13, body.size() - 15);
+    std::ofstream(folder_ / file) << std::string(1000, 'x');
+    Reply("save", 200, fmt::format(R"({{"n_saved":{},"n_written":1000,"timings":{{"save_ms":2}}}})", tokens));
+    while (shelf().files().DoNext()) {
+    }
+    moves_->Tick();
+    EXPECT_EQ(moves_->TakeMoved(), std::vector<std::uint32_t>{0});
+    EXPECT_FALSE(table_->OnMoved(0, clock_.Now()));
+  }
+  // A request whose prompt is on disk: its restore has been asked for.
+  CallId AskForSaved() {
+    table_->OnEngineRestart(clock_.Now());
+    const CallId call = Ask(SlotPrompt(1));
+    const auto grant = table_->Next(clock_.Now());
+    EXPECT_TRUE(grant && grant->move && grant->move->restore);
+    moves_->Begin(*grant->move);
+    EXPECT_TRUE(http_.Open("/slots/0?action=restore").empty()) << "the file is looked at first";
+    EXPECT_TRUE(shelf().files().DoNext());
+    moves_->Tick();
+    return call;
+  }
+
+  const fs::path folder_;
+  ManualClock clock_;
+  FakeHttp http_;
+  CallIds ids_;
+  std::optional<SlotTable> table_;
+  std::optional<SlotMoves> moves_;
+};
+
+TEST_F(SlotMovesTest, ASlotThatWasIdleIsSavedOnce) {
+  Turn(SlotPrompt(1));
+  EXPECT_EQ(moves_->deadline(), clock_.Now() + seconds(5));
+  clock_.Advance(seconds(4));
+  moves_->Tick();
+  EXPECT_TRUE(http_.sent.empty());
+  SaveIdle();
+  EXPECT_EQ(shelf().entry_count(), 1U);
+  EXPECT_FALSE(moves_->deadline());
+  EXPECT_EQ(table_->disk(clock_.Now()).blocks, 12U);
+}
+
+TEST_F(SlotMovesTest, WhileItIsSavedNoRequestGetsIt) {
+  Turn(SlotPrompt(1));
+  clock_.Advance(seconds(5));
+  moves_->Tick();
+  (void)Ask(SlotPrompt(2));
+  EXPECT_FALSE(table_->Next(clock_.Now()));
+  Reply("save", 500, R"({"error":{"code":500,"message":"Unable to save slot","type":"server_error"}})");
+  EXPECT_EQ(moves_->TakeMoved(), std::vector<std::uint32_t>{0});
+  EXPECT_FALSE(table_->OnMoved(0, clock_.Now()));
+  EXPECT_TRUE(table_->Next(clock_.Now()));
+}
+
+TEST_F(SlotMovesTest, AfterAFailureNothingIsSavedForAMinute) {
+  Turn(SlotPrompt(1));
+  clock_.Advance(seconds(5));
+  moves_->Tick();
+  Reply("save", 501,
+        R"({"error":{"code":501,"message":"Start it with `--slot-save-path`","type":"not_supported_error"}})");
+  (void)moves_->TakeMoved();
+  (void)table_->OnMoved(0, clock_.Now());
+  Turn(SlotPrompt(2));
+  clock_.Advance(seconds(50));
+  moves_->Tick();
+  EXPECT_TRUE(http_.Open("/slots/0?action=save").empty());
+  EXPECT_EQ(moves_->deadline(), clock_.Now() + seconds(5));
+  clock_.Advance(seconds(10));
+  moves_->Tick();
+  EXPECT_EQ(http_.Open("/slots/0?action=save").size(), 1U);
+}
+
+TEST_F(SlotMovesTest, ASlotThatHoldsLessThanIsKnownIsNotShelved) {
+  Turn(SlotPrompt(1));
+  SaveIdle(150);
+  EXPECT_EQ(shelf().entry_count(), 0U);
+}
+
+TEST_F(SlotMovesTest, WhatIsOnDiskIsRestoredBeforeTheRequestIsSent) {
+  Turn(SlotPrompt(1));
+  SaveIdle();
+  const CallId call = AskForSaved();
+  Reply("restore", 200, R"({"n_restored":201,"n_read":1000,"timings":{"restore_ms":2}})");
+  EXPECT_EQ(moves_->TakeMoved(), std::vector<std::uint32_t>{0});
+  const auto grant = table_->OnMoved(0, clock_.Now());
+  ASSERT_TRUE(grant);
+  EXPECT_EQ(grant->call, call);
+  EXPECT_TRUE(grant->finds_prefix);
+  EXPECT_FALSE(grant->move);
+  EXPECT_EQ(moves_->TakeRestores().restored, 1U);
+  EXPECT_EQ(table_->block_count(), 12U);
+}
+
+TEST_F(SlotMovesTest, AFileThatTheServerRefusesGoes) {
+  Turn(SlotPrompt(1));
+  SaveIdle();
+  const CallId call = AskForSaved();
+  Reply("restore", 400, R"({"error":{"code":400,"message":"Unable to restore slot","type":"invalid_request_error"}})");
+  (void)moves_->TakeMoved();
+  const auto grant = table_->OnMoved(0, clock_.Now());
+  ASSERT_TRUE(grant);
+  EXPECT_EQ(grant->call, call);
+  EXPECT_EQ(shelf().entry_count(), 0U);
+  EXPECT_EQ(table_->block_count(), 0U);
+  EXPECT_EQ(moves_->TakeRestores().failed, 1U);
+}
+
+TEST_F(SlotMovesTest, ADamagedFileIsNotShownToTheServer) {
+  Turn(SlotPrompt(1));
+  SaveIdle();
+  for (const auto& entry : fs::directory_iterator(folder_)) {
+    if (entry.path().extension() == ".slot") fs::resize_file(entry.path(), 500);
+  }
+  (void)AskForSaved();
+  EXPECT_TRUE(http_.Open("/slots/0?action=restore").empty());
+  EXPECT_EQ(moves_->TakeMoved(), std::vector<std::uint32_t>{0});
+  EXPECT_TRUE(table_->OnMoved(0, clock_.Now()));
+  EXPECT_EQ(shelf().entry_count(), 0U);
+}
+
+TEST_F(SlotMovesTest, ARequestThatLeavesMeanwhileLeavesTheSlotToTheNext) {
+  Turn(SlotPrompt(1));
+  SaveIdle();
+  const CallId call = AskForSaved();
+  table_->OnEnd(call, {}, SlotTable::EndKind::kComplete, clock_.Now());
+  const CallId other = Ask(SlotPrompt(1, 220));
+  EXPECT_FALSE(table_->Next(clock_.Now())) << "the server still works on it";
+  Reply("restore", 200, R"({"n_restored":201,"n_read":1000,"timings":{"restore_ms":2}})");
+  (void)moves_->TakeMoved();
+  EXPECT_FALSE(table_->OnMoved(0, clock_.Now()));
+  const auto grant = table_->Next(clock_.Now());
+  ASSERT_TRUE(grant);
+  EXPECT_EQ(grant->call, other);
+  EXPECT_FALSE(grant->move) << "the slot holds it";
+}
+
+TEST_F(SlotMovesTest, WhatARequestWouldOverwriteIsSavedFirst) {
+  Turn(SlotPrompt(1));
+  const CallId call = Ask(SlotPrompt(2));
+  const auto grant = table_->Next(clock_.Now());
+  ASSERT_TRUE(grant && grant->move && grant->move->save);
+  EXPECT_FALSE(grant->move->restore);
+  moves_->Begin(*grant->move);
+  Reply("save", 200, R"({"n_saved":201,"n_written":1000,"timings":{"save_ms":2}})");
+  EXPECT_EQ(moves_->TakeMoved(), std::vector<std::uint32_t>{0});
+  const auto placed = table_->OnMoved(0, clock_.Now());
+  ASSERT_TRUE(placed);
+  EXPECT_EQ(placed->call, call);
+}
+
+TEST_F(SlotMovesTest, ASlowDiskIsNotRestoredFromAndNotSavedTo) {
+  table_->SetPace(0.001);
+  Turn(SlotPrompt(1));
+  SaveIdle();
+  shelf().NoteRestored(1000, seconds(10), clock_.Now());
+  shelf().NoteSaved(201, 1000, seconds(10), clock_.Now());
+  table_->OnEngineRestart(clock_.Now());
+  const CallId call = Ask(SlotPrompt(1));
+  const auto grant = table_->Next(clock_.Now());
+  ASSERT_TRUE(grant);
+  EXPECT_FALSE(grant->move);
+  Answer(call);
+  Turn(SlotPrompt(3));
+  clock_.Advance(seconds(60));
+  moves_->Tick();
+  EXPECT_EQ(http_.sent.size(), 1U);
+}
+
+TEST_F(SlotMovesTest, WithTheEngineGoneNothingWaits) {
+  Turn(SlotPrompt(1));
+  SaveIdle();
+  const CallId call = AskForSaved();
+  table_->OnEnd(call, {}, SlotTable::EndKind::kComplete, clock_.Now());
+  moves_->EndAll();
+  EXPECT_TRUE(http_.Open("/slots/0?action=restore").empty());
+  EXPECT_EQ(moves_->TakeMoved(), std::vector<std::uint32_t>{0});
+  EXPECT_FALSE(table_->OnMoved(0, clock_.Now()));
+  EXPECT_EQ(shelf().entry_count(), 1U) << "it is still there";
+  table_->OnEngineRestart(clock_.Now());
+  (void)Ask(SlotPrompt(1));
+  EXPECT_TRUE(table_->Next(clock_.Now()));
+}
+
+}  // namespace
+}  // namespace roost::worker::adapters
