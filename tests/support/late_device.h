@@ -123,6 +123,15 @@ class LateStreams {
     }
     added_.notify_all();
   }
+  // Runs all that may run.
+  void RunAll() {
+    {
+      const std::lock_guard lock(mutex_);
+      while (RunOne()) {
+      }
+    }
+    added_.notify_all();
+  }
   // Work that no thread has waited for.
   [[nodiscard]] std::size_t pending_count() {
     const std::lock_guard lock(mutex_);

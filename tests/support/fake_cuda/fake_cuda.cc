@@ -137,6 +137,7 @@ cudaError_t Allocate(std::string_view function, void** memory, std::size_t bytes
 
 // Waits for the whole device.
 cudaError_t Free(void* memory) {
+  Queues().RunAll();
   std::free(memory);
   return Current().error;
 }
