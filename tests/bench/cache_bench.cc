@@ -1,6 +1,7 @@
 #include <malloc.h>
 
 #include <algorithm>
+#include <functional>
 #include <memory>
 #include <vector>
 

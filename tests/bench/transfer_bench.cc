@@ -11,6 +11,7 @@
 #include <array>
 #include <condition_variable>
 #include <cstring>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <mutex>

@@ -169,14 +169,14 @@ TEST_P(LargePoolSimtTest, RowsAreCopiedFromAndToTheLastBlock) {
 TEST_P(LargePoolSimtTest, TheLastBlocksAreGatheredAndScattered) {
   const std::size_t block_bytes = small_.kv.BlockBytes();
   for (const Pool* pool : {&small_, &large_}) {
-    const std::vector<std::uint32_t> blocks{pool->blocks[3], pool->blocks[1], pool->blocks[2]};
-    std::vector<std::byte> buffer(blocks.size() * block_bytes);
-    GatherBlocksCuda(device(), {pool->kv, blocks.data(), 3, buffer.data()});
+    const std::vector<BlockMove> gathered{{pool->blocks[3], 0}, {pool->blocks[1], 1}, {pool->blocks[2], 2}};
+    std::vector<std::byte> buffer(gathered.size() * block_bytes);
+    simt::SimtOps().open_copy_streams(device())->Gather({pool->kv, gathered.data(), 3, buffer.data()});
     EXPECT_EQ(std::memcmp(buffer.data(), pool->Block(3), block_bytes), 0);
     EXPECT_EQ(std::memcmp(buffer.data() + block_bytes, pool->Block(1), block_bytes), 0);
     EXPECT_EQ(std::memcmp(buffer.data() + 2 * block_bytes, pool->Block(2), block_bytes), 0);
-    const std::vector<std::uint32_t> targets{pool->blocks[0], pool->blocks[2], pool->blocks[3]};
-    ScatterBlocksCuda(device(), {pool->kv, targets.data(), 3, buffer.data()});
+    const std::vector<BlockMove> scattered{{pool->blocks[0], 0}, {pool->blocks[2], 1}, {pool->blocks[3], 2}};
+    ScatterBlocksCuda(device(), {pool->kv, scattered.data(), 3, buffer.data()});
   }
   ExpectPoolsAgree();
 }
