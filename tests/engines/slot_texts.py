@@ -12,8 +12,8 @@ import sys
 import tempfile
 import unittest
 
-from cluster import Cluster, wait_until
 from llama_cpp_test import LlamaServer
+from openai_test import Cluster, wait_until
 from slots_test import VOCABULARY, posted
 
 CLOSE = 1e-3

@@ -49,6 +49,7 @@ class Policy:
     """Checks that hold in each file; a test case of each is made below."""
 
     file = ""
+    written = ()  # endings of volumes that are written to
 
     def test_compose_accepts_it(self):
         if shutil.which("docker-compose") is None:
@@ -77,7 +78,7 @@ class Policy:
                 self.assertEqual(service["cap_drop"], ["ALL"])
                 self.assertEqual(service["security_opt"], ["no-new-privileges:true"])
                 self.assertFalse({"privileged", "network_mode", "pid", "devices"} & service.keys())
-                self.assertTrue(all(volume.endswith(":ro") for volume in service.get("volumes", [])))
+                self.assertTrue(all(volume.endswith((":ro", *self.written)) for volume in service.get("volumes", [])))
 
     def test_only_the_api_is_published_and_only_to_this_machine(self):
         published = {name: service["ports"] for name, service in services(self.file).items() if "ports" in service}
@@ -161,6 +162,7 @@ class VllmComposeTest(Policy, unittest.TestCase):
 
 class LlamaCppComposeTest(Policy, unittest.TestCase):
     file = "compose.llama-cpp.yaml"
+    written = (":/slots",)
 
     def test_each_worker_has_a_server_whose_slots_are_its_own(self):
         of_file = services(self.file)
@@ -170,6 +172,7 @@ class LlamaCppComposeTest(Policy, unittest.TestCase):
             self.assertIn(f"--engine-url=http://llama-{number}:8080", worker["command"])
             self.assertEqual(worker["depends_on"], [f"llama-{number}"], "so it is stopped first")
             self.assertEqual(worker["volumes"], llama["volumes"], "the file that the server tells of is there")
+            self.assertIn(f"./slots/{number}:/slots", llama["volumes"])
             self.assertEqual(llama["networks"], ["engine"])
             self.assertIn("-np", llama["command"])
             self.assertIn("--slots", llama["command"])

@@ -248,7 +248,7 @@ SlotTable::Grant SlotTable::Begin(const Choice& choice, Wanted wanted, Instant n
   if (!move.save && !move.restore) return Place(choice.slot, std::move(wanted), now);
   slot.use = SlotUse::kMoving;
   slot.save_due.reset();
-  const Grant grant{.call = wanted.call, .slot = move.slot, .move = std::move(move)};
+  Grant grant{.call = wanted.call, .slot = static_cast<std::uint32_t>(choice.slot), .move = std::move(move)};
   slot.request = std::move(wanted);
   return grant;
 }
@@ -291,7 +291,7 @@ SlotTable::Grant SlotTable::Place(std::size_t index, Wanted wanted, Instant now)
   }
   KeepIdle(index);
   const bool is_own = before.tokens == 0 || before.root == wanted.root;
-  const Grant grant{
+  Grant grant{
       .call = wanted.call, .slot = static_cast<std::uint32_t>(index), .finds_prefix = wanted.finds_prefix && is_own};
   slot.use = SlotUse::kOurs;
   slot.save_due.reset();
