@@ -26,6 +26,8 @@ PromptComparison Compare(const PromptPrint& before, const PromptPrint& now,
   PromptComparison comparison{.before = PromptComparison::Before::kFound};
   comparison.cache_key_changed = before.cache_key != now.cache_key;
   comparison.effort_changed = before.effort != now.effort;
+  comparison.process = before.computed_by.process();
+  comparison.seconds_ago = ToSeconds(now.at - before.at);
   const auto part = [&](PromptChange change, std::uint32_t token) {
     comparison.change = change;
     comparison.token = std::min(token, now.prompt_tokens);
@@ -39,12 +41,17 @@ PromptComparison Compare(const PromptPrint& before, const PromptPrint& now,
   const auto equal = static_cast<std::uint32_t>(end - before.blocks.begin()) * now.block_tokens;
   comparison.token = equal;
   if (end == before.blocks.end() || other == now.blocks.end()) return comparison;
-  if (before.tools != now.tools) return part(PromptChange::kTools, equal);
+  const bool has_other_tools = before.tools != now.tools;
+  if (has_other_tools && before.front != now.front) return part(PromptChange::kTools, equal);
   if (before.system != now.system) return part(PromptChange::kSystem, equal);
+  if (before.front != now.front) return part(PromptChange::kParameters, equal);
   const auto message =
       std::mismatch(before.messages.begin(), before.messages.end(), now.messages.begin(), now.messages.end());
   const auto index = static_cast<std::size_t>(message.first - before.messages.begin());
-  if (index == before.messages.size()) return part(PromptChange::kParameters, equal);
+  if (index == before.messages.size()) {
+    // Some templates write the tools behind the first messages.
+    return part(has_other_tools ? PromptChange::kTools : PromptChange::kParameters, equal);
+  }
   comparison.message = static_cast<std::uint32_t>(index);
   return part(PromptChange::kMessage, index < now.messages.size() ? std::max(equal, token_of(index)) : equal);
 }

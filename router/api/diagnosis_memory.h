@@ -32,12 +32,15 @@ struct PromptPrint {
   std::uint64_t scope = 0;
   std::uint64_t cache_key = 0;
   std::uint64_t effort = 0;
-  std::uint64_t tools = 0;
+  std::uint64_t tools = 0;  // as the request has them
+  std::uint64_t front = 0;  // as the template writes it, tools included, but for the instructions
   std::uint64_t system = 0;
   std::vector<std::uint64_t> messages;
   std::vector<std::uint32_t> blocks;  // the first digits of their hashes, of which each covers those before it
   std::uint32_t prompt_tokens = 0;
   std::uint32_t block_tokens = 16;
+  Instant at{};
+  ComputedBy computed_by = {};
 
   [[nodiscard]] std::size_t SizeInBytes() const {
     return sizeof(PromptPrint) + messages.capacity() * sizeof(std::uint64_t) +

@@ -89,10 +89,11 @@ struct GenerateSpec {
   // Ids by which a client can ask about the request later; see DecisionRecord.
   std::string answer_id;
   std::string request_id;
-  PromptComparison comparison;       // with the request before it
-  std::uint64_t cache_key_hash = 0;  // of prompt_cache_key, within the scope of `root`; 0: none
-  std::string salt;                  // from which the message's `root` was made
-  std::optional<Instant> deadline;   // when the request ends, even in mid-stream
+  PromptComparison comparison;                    // with the request before it
+  std::shared_ptr<const ComputedBy> computed_by;  // to be set by the fleet; null: it is not kept
+  std::uint64_t cache_key_hash = 0;               // of prompt_cache_key, within the scope of `root`; 0: none
+  std::string salt;                               // from which the message's `root` was made
+  std::optional<Instant> deadline;                // when the request ends, even in mid-stream
   // The request's charge on the input memory budget, held until the last copy of this spec is gone; null: not counted.
   std::shared_ptr<ByteBudget::Guard> memory;
 };

@@ -20,6 +20,7 @@
 #include "common/prefix/block_hash.h"
 #include "common/prefix/worker_match.h"
 #include "common/wire/messages.h"
+#include "router/route/block_loss.h"
 #include "router/route/cache_worth.h"
 #include "router/route/cost.h"
 #include "router/route/fleet_view.h"
@@ -125,6 +126,7 @@ struct Decision {
   std::optional<Apart> apart = {};      // `slot` computes the prompt alone
   std::string_view together = {};       // why not; empty where no worker is for prompts
   std::uint32_t elsewhere_tokens = 0;   // of the prompt, that another worker which takes requests holds
+  BlockLoss loss = {};                  // of the request before it
   CacheWorth worth = {};
 };
 

@@ -13,7 +13,7 @@ import adapter_suite
 from adapter_suite import BLOCK_TOKENS, DEMO_MODEL, GRAIN_TOKENS, Fleet, wait_until
 from vllm_double_test import HERE, free_port
 
-from cluster import BIN, Cluster  # noqa: E402  adapter_suite knows where it is
+from cluster import BIN, Cluster, text  # noqa: E402  adapter_suite knows where it is
 
 
 class DoubleEngine:
@@ -311,6 +311,44 @@ class DoubleTest(adapter_suite.AdapterSuite, unittest.TestCase):
             status = subprocess.run([BIN / "roostctl", "status", "--admin", fleet.router.admin], capture_output=True,
                                     text=True, check=True).stdout
             self.assertRegex(status, r"beside-0 took \d+ tokens from a tier behind its engine's cache")
+
+    def test_the_prompt_cache_as_clients_speak_of_it(self):
+        """The engine gets the session. What was read and written comes from its usage; lifetimes do not bind it, and the diagnosis says
+        so."""
+        engine = self.engines[0]
+
+        def ask(words, before=None, headers=None):
+            content = [{"type": "text", "text": words, "cache_control": {"type": "ephemeral", "ttl": "1h"}}]
+            answer = fleet.router.request("POST", "/v1/messages", {
+                "model": "demo-model", "max_tokens": 1, "messages": [{"role": "user", "content": content}],
+                "diagnostics": {"previous_message_id": before}}, headers)
+            self.assertEqual(answer.status, 200, answer.body)
+            return answer
+
+        with self.fleet(engine) as fleet:
+            words = text(60, "an hour")
+            first = ask(words, headers={"x-session-id": "conversation"})
+            again = ask(words, first.json()["id"], headers={"x-session-id": "conversation"})
+            ask(words, headers={"x-session-id": "another"})
+            ask(words)
+            sessions = json.loads(engine.request("GET", "/sessions"))
+            self.assertRegex(sessions[0], "^[0-9a-f]{16}$")
+            self.assertEqual((sessions[1] == sessions[0], sessions[2] == sessions[0], sessions[3]), (True, False, None))
+            usage, found = first.json()["usage"], again.json()["usage"]
+            prompt = usage["input_tokens"] + usage["cache_read_input_tokens"] + usage["cache_creation_input_tokens"]
+            self.assertEqual(usage["cache_creation_input_tokens"], prompt // BLOCK_TOKENS * BLOCK_TOKENS)
+            self.assertEqual((found["cache_creation_input_tokens"], found["cache_read_input_tokens"]),
+                             (0, (prompt - 1) // BLOCK_TOKENS * BLOCK_TOKENS))
+            self.assertIsNone(again.json()["diagnostics"])
+
+            for i in range(40):
+                ask(text(60, f"others {i}"))
+            evicted = ask(words, first.json()["id"])
+            self.assertEqual(evicted.json()["diagnostics"], {"cache_miss_reason": {"type": "unavailable"}})
+            self.assertRegex(evicted.headers["x-roost-miss"], r"^evicted; tokens=\d+$")
+            told = subprocess.run([BIN / "roostctl", "explain", "--admin", fleet.router.admin, evicted.json()["id"]], capture_output=True,
+                                  text=True, check=True).stdout
+            self.assertIn("the engine of beside-0 keeps no promise: it was evicted within the last ", told)
 
     def test_the_engines_names_are_the_models(self):
         engine = DoubleEngine("--model", "/models/demo", "--alias", "gpt-4o")

@@ -100,6 +100,9 @@ class Request:
         self.seed = None if greedy else body.get("seed", 0)
         self.limit = min(body.get("max_tokens") or 16, max_context - len(self.prompt))
         self.salt = body.get("cache_salt") or ""
+        self.session = body.get("session_id")
+        if not isinstance(self.session, (str, type(None))):
+            raise Refused(400, "session_id: Input should be a valid string", "session_id")
         self.transfer = body.get("kv_transfer_params") or {}
         self.tells_found = (body.get("vllm_xargs") or {}).get("kv_cache_report_mode") == "full"
         self.grouped = 0  # tokens of which the other groups of layers keep what they keep
@@ -297,6 +300,7 @@ class Double:
         self.ranks = [Rank(number, options, self.words) for number in range(options.data_parallel_size)]
         self.started = time.time()
         self.looks = 0  # at its metrics
+        self.sessions = []  # the session of each completion
         self.lends = True
         self.lent = {}  # prompts whose blocks another engine may fetch, by request
         self.next_id = 0
@@ -375,6 +379,7 @@ class Double:
 
     async def complete(self, body, headers, writer):
         request = Request(json.loads(body), self.options.model, self.options.max_context, self.adapters, self.tokenizer)
+        self.sessions.append(request.session)
         self.next_id += 1
         identity = "cmpl-" + headers.get("x-request-id", f"double-{self.next_id}")
         if not self.options.kv_connector:
@@ -479,6 +484,8 @@ class Double:
             return 200, self.metrics()
         if path == "/looks":  # of no vLLM
             return 200, str(self.looks)
+        if path == "/sessions":  # of no vLLM
+            return 200, json.dumps(self.sessions)
         if path == "/transfers":  # of no vLLM either: prompts that were lent and not fetched, and prompts that were fetched
             return 200, json.dumps({"lent": len(self.lent), "fetched": sum(rank.fetched for rank in self.ranks)})
         if path.startswith("/lent/") and path[6:] in self.lent:

@@ -8,5 +8,7 @@ namespace roost::testing_support {
 
 // Allocations since the start, of all threads.
 [[nodiscard]] std::uint64_t AllocationCount();
+// Bytes that are allocated now, by all threads, with those that the allocator adds.
+[[nodiscard]] std::uint64_t AllocatedBytes();
 
 }  // namespace roost::testing_support

@@ -76,10 +76,17 @@ void AdapterEngine::TellPrompt(RequestKey key, std::vector<wire::TokenLogprobs> 
   }
 }
 
+// An engine that keeps prefixes keeps each full block that it computes.
 void AdapterEngine::TellCached(const Call& call, Request& request, wire::TokenEvent& event) {
   if (call.choice != 0 || !request.cached_tokens || std::exchange(request.cached_told, true)) return;
-  event.cached_token_count =
-      std::min(*request.cached_tokens, static_cast<std::uint32_t>(request.generate.prompt.size()));
+  const auto size = static_cast<std::uint32_t>(request.generate.prompt.size());
+  const std::uint32_t cached = std::min(*request.cached_tokens, size);
+  event.cached_token_count = cached;
+  const EngineFacts& facts = watch_.facts();
+  const bool keeps = facts.keeps_prefixes && request.generate.cache_mode == wire::CacheMode::kOn;
+  if (!keeps || facts.block_tokens == 0 || !request.generate.kv_transfer.empty()) return;
+  const std::uint32_t full = size / facts.block_tokens * facts.block_tokens;
+  event.written_token_count = full - std::min(full, cached);
 }
 
 void AdapterEngine::NoteTokens(CallId id, Call& call, Request& request, std::size_t token_count) {

@@ -56,6 +56,7 @@ struct EngineFacts {
   bool keeps_prefixes = true;                              // its prefix cache is on
   bool tells_found_runs = false;                           // a request may ask for events of the blocks that it finds
   bool takes_priority = true;                              // it may be sent a request's priority
+  bool takes_sessions = false;                             // a request may name its session
   std::optional<double> started_at = {};                   // its process, in seconds of the wall clock
   std::set<std::string> routes = {};                       // paths that it takes with POST; as many as a Hello can hold
   bool generates = true;                                   // false: it embeds, pools or ranks alone

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cstdint>
 #include <string_view>
 
 namespace roost::router {
@@ -36,6 +37,11 @@ std::string_view OpenAiReason(const PromptComparison& comparison) {
   return "";
 }
 
+// As both have it: those of the request before that would have been found, had this one not changed.
+std::uint32_t MissedTokens(const Usage& usage) {
+  return usage.comparison.change == PromptChange::kNone ? usage.verdict.tokens : usage.comparison.missed_tokens;
+}
+
 }  // namespace
 
 std::string AnthropicDiagnostics(const Usage& usage) {
@@ -48,7 +54,7 @@ std::string AnthropicDiagnostics(const Usage& usage) {
   if (usage.verdict.cause == MissCause::kNone) return "null";
   const std::string_view type = AnthropicType(comparison.change);
   if (type.empty()) return reason(R"("type":"unavailable")");
-  return reason(fmt::format(R"("type":"{}","cache_missed_input_tokens":{})", type, usage.verdict.tokens));
+  return reason(fmt::format(R"("type":"{}","cache_missed_input_tokens":{})", type, MissedTokens(usage)));
 }
 
 std::string OpenAiDiagnostics(const Usage& usage) {
@@ -60,7 +66,7 @@ std::string OpenAiDiagnostics(const Usage& usage) {
   if (reason.empty()) return R"({"type":"unavailable"})";
   return fmt::format(
       R"({{"type":"cache_miss","reason":"{}","cache_missed_tokens":{},"comparison_reusable_tokens":{}}})", reason,
-      usage.verdict.tokens, comparison.token);
+      MissedTokens(usage), comparison.token);
 }
 
 }  // namespace roost::router

@@ -257,6 +257,7 @@ void Generation::OnDispatched(std::size_t prompt, const Dispatched& dispatched) 
   TraceDispatch(dispatched);
   prompts_[prompt].predicted_cached_tokens = dispatched.decision.matched_tokens;
   prompts_[prompt].elsewhere_tokens = dispatched.decision.elsewhere_tokens;
+  prompts_[prompt].before = dispatched.decision.loss.worker;
   if (!prompts_[prompt].cached_tokens) prompts_[prompt].worth = dispatched.decision.worth;
   if (is_streamed()) responder_->PrepareStream(RoutingHeaders(predicted_cached_tokens()));
 }
@@ -547,7 +548,8 @@ CacheVerdict Generation::VerdictWith(std::uint32_t cached_tokens) const {
                                  .block_tokens = model_->block_tokens,
                                  .cached_tokens = cached_tokens,
                                  .miss = prompt.miss,
-                                 .elsewhere_tokens = prompt.elsewhere_tokens});
+                                 .elsewhere_tokens = prompt.elsewhere_tokens,
+                                 .before = prompt.before});
 }
 
 Duration RetryAfter(const Dispatcher& dispatcher, const Error& error, std::string_view model) {

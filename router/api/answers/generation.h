@@ -149,6 +149,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
     std::uint32_t written_tokens = 0;
     wire::PromptMiss miss = wire::PromptMiss::kNone;
     std::uint32_t elsewhere_tokens = 0;  // that another worker holds
+    BlockLoss::Worker before = BlockLoss::Worker::kUnknown;
     CacheWorth worth;                    // of the attempt that told of cached_tokens
     std::uint32_t hour_end = 0;          // the tokens before it are to stay for an hour
     bool ended = false;                  // no more events come from the dispatcher

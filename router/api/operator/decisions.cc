@@ -178,13 +178,14 @@ void WriteMiss(const DecisionRecord& record, JsonWriter& json) {
   PromptOutcome outcome{.prompt_tokens = record.prompt_token_count,
                         .block_tokens = record.block_tokens,
                         .cached_tokens = record.decision.matched_tokens,
-                        .elsewhere_tokens = record.decision.elsewhere_tokens};
+                        .elsewhere_tokens = record.decision.elsewhere_tokens,
+                        .before = record.decision.loss.worker};
   if (record.outcome) {
     outcome.cached_tokens = record.outcome->cached_tokens;
     outcome.miss = record.outcome->miss;
   }
   const CacheVerdict verdict = VerdictOf(record.comparison, outcome);
-  const std::string sentence = SentenceOf(record.comparison, verdict);
+  const std::string sentence = SentenceOf(record.comparison, verdict, record.decision.loss, record.elsewhere_id);
   json.Key("miss");
   if (sentence.empty()) {
     json.Null();

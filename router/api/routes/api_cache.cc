@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -12,6 +14,44 @@
 #include "router/api/routes/api_call.h"
 
 namespace roost::router {
+namespace {
+
+void AppendCanonical(const jinja::Value& value, std::string& text) {
+  using jinja::Kind;
+  switch (value.kind()) {
+    case Kind::kBool: text += value.AsBool() ? 't' : 'f'; break;
+    case Kind::kInt: fmt::format_to(std::back_inserter(text), "i{}", value.AsInt()); break;
+    case Kind::kFloat: text += value.FloatText(); break;
+    case Kind::kString:
+      fmt::format_to(std::back_inserter(text), "s{}:{}", value.AsString().size(), value.AsString());
+      break;
+    case Kind::kSequence:
+      text += '[';
+      for (const jinja::Value& item : value.AsSequence().items) AppendCanonical(item, text);
+      text += ']';
+      break;
+    case Kind::kDict:
+      text += '{';
+      for (const auto& [key, member] : value.AsDict().entries()) {
+        AppendCanonical(key, text);
+        AppendCanonical(member, text);
+      }
+      text += '}';
+      break;
+    case Kind::kUndefined:
+    case Kind::kNone:
+    case Kind::kObject: text += 'n'; break;
+  }
+}
+
+// Equal for equal values of JSON alone. Requests nest little (kMaxJsonDepth).
+std::string CanonicalText(const jinja::Value& value) {
+  std::string text;
+  AppendCanonical(value, text);
+  return text;
+}
+
+}  // namespace
 
 Result<void> Api::CompleteCacheFields(const Call& call, CacheFields& fields) const {
   if (fields.session_id.empty()) fields.session_id = options_.session_headers.NameIn(call.request);
@@ -44,7 +84,8 @@ std::shared_ptr<const Api::PromptParts> Api::PartsOf(const ChatRequest& chat, co
     begin = range.end;
   }
   front += bytes({begin, std::max(begin, places.EndOfFront())});
-  parts->tools = memory.Hash(front);
+  parts->tools = memory.Hash(CanonicalText(chat.tools));
+  parts->front = memory.Hash(front);
   parts->system = memory.Hash(instructions);
   parts->effort = memory.Hash(chat.reasoning_effort);
   for (const ByteRange& range : places.Conversation()) {
@@ -63,20 +104,24 @@ void Api::CompareAndKeep(const Call& call, const CacheFields& cache, const Promp
   if (chat == nullptr || specs.size() != 1 || cache.mode == wire::CacheMode::kOff) return;
   DiagnosisMemory& memory = *options_.diagnosis_memory;
   const PromptParts& parts = *chat;
+  const Instant now = services_.clock.Now();
   const auto print = std::make_shared<const PromptPrint>(
-      PromptPrint{.model = memory.Hash(fmt::format("{}\n{}", spec.model->fingerprint, spec.model->adapter())),
+      PromptPrint{.model = memory.Hash(fmt::format("{}\n{}\n{}", spec.model->model_name(), spec.model->fingerprint,
+                                                   spec.model->adapter())),
                   .scope = memory.Hash(spec.salt),
                   .cache_key = memory.Hash(cache.prompt_cache_key),
                   .effort = parts.effort,
                   .tools = parts.tools,
+                  .front = parts.front,
                   .system = parts.system,
                   .messages = parts.messages,
                   .blocks = BlocksOf(spec.generate.block_hashes),
                   .prompt_tokens = static_cast<std::uint32_t>(spec.generate.prompt.size()),
-                  .block_tokens = spec.model->block_tokens});
+                  .block_tokens = spec.model->block_tokens,
+                  .at = now});
+  spec.computed_by = std::shared_ptr<const ComputedBy>(print, &print->computed_by);
   const std::string tenant = TenantOf(call.admission);
   const DiagnosisMemory::Owner owner{tenant, cache.session_id};
-  const Instant now = services_.clock.Now();
   const auto before = is_named ? memory.Find(tenant, cache.compare_with, now) : memory.LastOf(owner, now);
   if (before != nullptr) {
     spec.comparison = Compare(*before, *print, [&](std::size_t message) {

@@ -58,7 +58,8 @@ struct Api::Call {
 
 // The hashes of a chat's parts, and where its messages begin in its text, for comparison with other requests.
 struct Api::PromptParts {
-  std::uint64_t tools = 0;  // and all else that stands before the conversation
+  std::uint64_t tools = 0;
+  std::uint64_t front = 0;  // all that stands before the conversation but for the instructions
   std::uint64_t system = 0;
   std::uint64_t effort = 0;
   std::vector<std::uint64_t> messages;

@@ -91,6 +91,8 @@ void FleetCore::OnHello(const std::string& identity, const wire::Hello& hello, I
   const std::string model = known->hello.model;
   metrics_.OnWorkerLost(model, LostReason::kRestarted);
   metrics_.ForgetWorker(model, known->hello.worker_id);
+  if (known->hello.process_id != hello.process_id)
+    requests_.decider().losses().OnGone(*known, BlockLoss::Worker::kLost);
   worker_registry_.Remove(hello.worker_id, now);
   Begin(identity, hello, now);
   const Aftermath requests = requests_.OnWorkerLost(hello.worker_id, now);
@@ -267,6 +269,7 @@ void FleetCore::OnBye(const Worker& worker, const wire::Bye& bye, Instant now) {
   const std::string worker_id = worker.hello.worker_id;
   const std::string model = worker.hello.model;
   LogInfo("worker left", {{"worker", worker_id}});
+  requests_.decider().losses().OnGone(worker, BlockLoss::Worker::kLeft);
   Remove(worker_id, now);
   journal_.OnLeft(worker_id, model, now);
 }
@@ -292,6 +295,7 @@ void FleetCore::Lose(const std::string& worker_id, LostReason reason, Instant no
   const std::string model = worker_registry_.Find(worker_id)->hello.model;
   LogWarning("worker lost", {{"worker", worker_id}, {"model", model}, {"reason", std::string(NameOf(reason))}});
   metrics_.OnWorkerLost(model, reason);
+  requests_.decider().losses().OnGone(*worker_registry_.Find(worker_id), BlockLoss::Worker::kLost);
   const Aftermath requests = Remove(worker_id, now);
   journal_.OnLost(worker_id, model, reason, requests, now);
 }

@@ -203,7 +203,7 @@ Result<void> Orders::CarryOut(EvictOrder& order, Arrival arrival) {
   Open open{.parts = {}, .deadline = arrival.now + kEvictPatience, .done = std::move(arrival.done)};
   for (Worker* worker : workers) open.parts.push_back(EvictAt(order, *worker, id));
   Begin(id, std::move(open));
-  requests_.KeepOut(order);
+  requests_.KeepOut(order, arrival.now);
   return {};
 }
 

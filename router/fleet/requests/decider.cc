@@ -41,18 +41,20 @@ std::optional<Placement> Decider::Decide(const PlacementQuery& query, Instant no
   metrics_.OnDecision(policy_.name(), decision->reason);
   metrics_.OnDecisionAudit(spec.model->model_name(), *decision, audit);
   Worker& worker = worker_registry_.At(decision->slot);
-  decision->elsewhere_tokens = TokensElsewhere(route, worker);
+  const WorkerMatch* const elsewhere = MatchElsewhere(route, worker);
+  if (elsewhere != nullptr) decision->elsewhere_tokens = elsewhere->block_count * worker.hello.block_tokens;
+  decision->loss = losses_.Find({spec, worker, route.matches, now}, worker_registry_);
   decision->worth = WorthOf(*fleet, *decision, audit);
-  const std::uint64_t number = Log(query, *decision, audit, now);
+  const std::uint64_t number = Log(query, *decision, audit, elsewhere, now);
   return Placement{worker, *std::move(decision), number, now};
 }
 
 // The deepest come first.
-std::uint32_t Decider::TokensElsewhere(const RouteQuery& query, const Worker& chosen) const {
+const WorkerMatch* Decider::MatchElsewhere(const RouteQuery& query, const Worker& chosen) const {
   const auto other = std::find_if(query.matches.begin(), query.matches.end(), [&](const WorkerMatch& match) {
     return match.worker != chosen.slot && worker_registry_.FindAt(match.worker) != nullptr;
   });
-  return other == query.matches.end() ? 0 : other->block_count * chosen.hello.block_tokens;
+  return other == query.matches.end() ? nullptr : &*other;
 }
 
 void Decider::ConsiderApart(const RouteQuery& query, const FleetView& fleet, const std::optional<Together>& together,
@@ -157,7 +159,7 @@ void Decider::OnFirstToken(const ServedModel& model, const Prediction& predictio
 }
 
 std::uint64_t Decider::Log(const PlacementQuery& query, const Decision& decision, const DecisionAudit& audit,
-                           Instant now) {
+                           const WorkerMatch* elsewhere, Instant now) {
   DecisionRecord record{.answer_id = query.spec.answer_id,
                         .request_id = query.spec.request_id,
                         .model = query.spec.model->name,
@@ -181,6 +183,7 @@ std::uint64_t Decider::Log(const PlacementQuery& query, const Decision& decision
         candidate.way() == Way::kPull ? worker_registry_.InSlot(candidate.pull->source) : nullptr;
     record.source_ids.push_back(source == nullptr ? std::string() : source->hello.worker_id);
   }
+  if (elsewhere != nullptr) record.elsewhere_id = worker_registry_.At(elsewhere->worker).hello.worker_id;
   if (decision.apart.has_value()) record.decode_id = worker_registry_.At(decision.apart->decode).hello.worker_id;
   for (const HeldBlocks& held : query.held) {
     for (std::size_t i = 0; i < decision.candidates.size(); ++i) {

@@ -17,6 +17,7 @@
 #include "common/base/clock.h"
 #include "router/fleet/dispatcher.h"
 #include "router/fleet/fleet_metrics.h"
+#include "router/fleet/requests/block_losses.h"
 #include "router/fleet/workers/worker_registry.h"
 #include "router/route/answer_lengths.h"
 #include "router/route/apart.h"
@@ -114,6 +115,7 @@ class Decider {
                 const std::optional<AttemptOutput>& output);
 
   [[nodiscard]] const DecisionLog& log() const { return log_; }
+  [[nodiscard]] BlockLosses& losses() { return losses_; }
   [[nodiscard]] std::string_view policy_name() const { return policy_.name(); }
 
  private:
@@ -127,9 +129,10 @@ class Decider {
   [[nodiscard]] const Transfers* TransfersOrNone() const {
     return wishes_.pulls == RequestPulls::kOn ? &worker_registry_.transfers() : nullptr;
   }
-  [[nodiscard]] std::uint32_t TokensElsewhere(const RouteQuery& query, const Worker& chosen) const;
+  // The deepest match of another worker that takes requests; null: there is none.
+  [[nodiscard]] const WorkerMatch* MatchElsewhere(const RouteQuery& query, const Worker& chosen) const;
   [[nodiscard]] std::uint64_t Log(const PlacementQuery& query, const Decision& decision, const DecisionAudit& audit,
-                                  Instant now);
+                                  const WorkerMatch* elsewhere, Instant now);
 
   const RoutingWishes wishes_;
   WorkerRegistry& worker_registry_;
@@ -137,6 +140,7 @@ class Decider {
   RequestMetrics& metrics_;
   DecisionAuditor auditor_;
   DecisionLog log_;
+  BlockLosses losses_;
   AnswerLengths lengths_;
 };
 

@@ -324,7 +324,7 @@ void RequestTable::Cancel(RequestId id) {
   }
 }
 
-void RequestTable::KeepOut(const EvictOrder& order) {
+void RequestTable::KeepOut(const EvictOrder& order, Instant now) {
   for (const auto& [id, request] : requests_) {
     if (IsNamed(order, request->spec)) request->spec.generate.cache_mode = wire::CacheMode::kOff;
   }
@@ -334,6 +334,7 @@ void RequestTable::KeepOut(const EvictOrder& order) {
     if (attempt.following.has_value()) attempt.following->pending = {};
   }
   copies_.Evict(order);
+  decider_.losses().OnEvict(order, now);
 }
 
 void RequestTable::EndAll(const Error& error) {

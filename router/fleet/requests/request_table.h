@@ -133,7 +133,7 @@ class RequestTable {
   void Cancel(RequestId id);
   // Lets the order's requests go on but leave nothing in a cache any more, wherever they are sent from now on; copies
   // of their prompts end. O(requests).
-  void KeepOut(const EvictOrder& order);
+  void KeepOut(const EvictOrder& order, Instant now);
 
   // An event of an attempt. Events of attempts that are not, or no longer, at this worker are ignored. But a worker
   // that missed a Cancel gets it again: see Orphans.

@@ -168,6 +168,7 @@ void RequestTable::OnPromptComputed(Attempt& attempt, Instant now) {
     ++worker->totals.first_tokens;
   }
   if (spec.generate.cache_mode == wire::CacheMode::kOff) return;
+  if (spec.computed_by != nullptr) spec.computed_by->Set(worker->hello.process_id);
   worker->view.OnComputed(spec.generate.block_hashes, now);
 }
 

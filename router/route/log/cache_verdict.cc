@@ -15,19 +15,24 @@ std::uint32_t MostCached(const PromptOutcome& outcome) {
   return std::min(full, outcome.prompt_tokens - std::min(outcome.prompt_tokens, 1U));
 }
 
-// The cache's reason why a request found less than it could have.
+// The cache's reason why a request found less than it could have. What an earlier request has computed, and its worker
+// lacks, was evicted, however long ago the worker has forgotten that.
 MissCause CacheSide(const PromptOutcome& outcome, Before before) {
   if (outcome.miss == wire::PromptMiss::kDisabled) return MissCause::kNone;
   if (outcome.miss == wire::PromptMiss::kInFlight) return MissCause::kInFlight;
-  if (outcome.elsewhere_tokens > outcome.cached_tokens || outcome.miss == wire::PromptMiss::kNotArrived) {
+  if (outcome.elsewhere_tokens > outcome.cached_tokens || outcome.miss == wire::PromptMiss::kNotArrived ||
+      outcome.before == BlockLoss::Worker::kClosed) {
     return MissCause::kElsewhere;
   }
   switch (outcome.miss) {
     case wire::PromptMiss::kEvicted: return MissCause::kEvicted;
-    case wire::PromptMiss::kCold: return MissCause::kNeverHere;
-    // Not told, or not yet. What an earlier request has computed, and no worker has, was evicted.
-    default: return before == Before::kFound ? MissCause::kEvicted : MissCause::kNone;
+    case wire::PromptMiss::kCold:
+      return outcome.before == BlockLoss::Worker::kThere ? MissCause::kEvicted : MissCause::kNeverHere;
+    default: break;  // not told, or not yet
   }
+  if (before != Before::kFound) return MissCause::kNone;
+  const bool may_have_it = outcome.before == BlockLoss::Worker::kUnknown || outcome.before == BlockLoss::Worker::kThere;
+  return may_have_it ? MissCause::kEvicted : MissCause::kNeverHere;
 }
 
 // 18200 as 18,200.
@@ -53,12 +58,41 @@ std::string ChangeText(const PromptComparison& comparison) {
   return "";
 }
 
-std::string CauseText(MissCause cause) {
+std::string EvictionText(const BlockLoss& loss, double seconds_ago) {
+  const std::string of = loss.worker_id.empty() ? "" : fmt::format(" of {}", loss.worker_id);
+  const std::string when = seconds_ago > 0 ? fmt::format(" within the last {:.1f} s", seconds_ago) : "";
+  if (loss.worker == BlockLoss::Worker::kUnknown) return "it was evicted" + when;
+  switch (loss.level) {
+    case BlockLoss::Level::kMemory: return fmt::format("it was evicted from the memory{}{}", of, when);
+    case BlockLoss::Level::kDisk: return fmt::format("it was evicted from memory and disk{}{}", of, when);
+    case BlockLoss::Level::kEngine: return fmt::format("the engine{} keeps no promise: it was evicted{}", of, when);
+    case BlockLoss::Level::kOperator: return fmt::format("an operator's order has erased it{}", when);
+  }
+  return "";
+}
+
+std::string AbsenceText(const BlockLoss& loss) {
+  switch (loss.worker) {
+    case BlockLoss::Worker::kRestarted: return fmt::format("{}, which had it, has begun again since", loss.worker_id);
+    case BlockLoss::Worker::kLeft: return fmt::format("{}, which had it, has left", loss.worker_id);
+    case BlockLoss::Worker::kLost: return fmt::format("{}, which had it, was lost", loss.worker_id);
+    case BlockLoss::Worker::kUnknown:
+    case BlockLoss::Worker::kThere:
+    case BlockLoss::Worker::kClosed: break;
+  }
+  return "the worker has never had it, or has begun again since";
+}
+
+std::string CauseText(MissCause cause, const BlockLoss& loss, double seconds_ago, std::string_view holder) {
   switch (cause) {
-    case MissCause::kEvicted: return "it was evicted";
-    case MissCause::kNeverHere: return "the worker has never had it, or has begun again since";
+    case MissCause::kEvicted: return EvictionText(loss, seconds_ago);
+    case MissCause::kNeverHere: return AbsenceText(loss);
     case MissCause::kInFlight: return "another request was still computing it";
-    case MissCause::kElsewhere: return "another worker holds it";
+    case MissCause::kElsewhere:
+      if (loss.worker == BlockLoss::Worker::kClosed) {
+        return fmt::format("{}, which holds it, takes no requests now", loss.worker_id);
+      }
+      return fmt::format("{} holds it", holder.empty() ? "another worker" : holder);
     case MissCause::kNone:
     case MissCause::kChanged:
     case MissCause::kOtherScope: break;
@@ -82,25 +116,34 @@ std::string_view NameOf(MissCause cause) {
 }
 
 CacheVerdict VerdictOf(const PromptComparison& comparison, const PromptOutcome& outcome) {
-  if (comparison.change == PromptChange::kScope) return {MissCause::kOtherScope, comparison.missed_tokens};
-  if (comparison.change != PromptChange::kNone) return {MissCause::kChanged, comparison.missed_tokens};
   const bool has_before = comparison.before == Before::kFound;
   const std::uint32_t most = MostCached(outcome);
+  if (comparison.change != PromptChange::kNone) {
+    // A third request may have been the same as this one.
+    const std::uint32_t computed = outcome.prompt_tokens - std::min(outcome.prompt_tokens, outcome.cached_tokens);
+    const std::uint32_t tokens = outcome.cached_tokens >= most ? 0 : std::min(comparison.missed_tokens, computed);
+    const bool is_other_scope = comparison.change == PromptChange::kScope;
+    if (tokens == 0) return {};
+    return {is_other_scope ? MissCause::kOtherScope : MissCause::kChanged, tokens};
+  }
   const std::uint32_t expected = has_before ? std::min(comparison.token, most) : most;
   if (outcome.cached_tokens >= expected) return {};
   const MissCause cause = CacheSide(outcome, comparison.before);
   return {cause, cause == MissCause::kNone ? 0 : expected - outcome.cached_tokens};
 }
 
-std::string SentenceOf(const PromptComparison& comparison, const CacheVerdict& verdict) {
+std::string SentenceOf(const PromptComparison& comparison, const CacheVerdict& verdict, const BlockLoss& loss,
+                       std::string_view holder) {
   if (verdict.cause == MissCause::kNone) {
     return comparison.before == Before::kFound ? "all that it shares with the request before was found" : "";
   }
   const std::string change = ChangeText(comparison);
   const std::string before =
       comparison.before == Before::kFound ? "the request before is the same up to here, but " : "";
-  return fmt::format("{}; {} tokens computed{}", change.empty() ? before + CauseText(verdict.cause) : change,
-                     Grouped(verdict.tokens), comparison.before == Before::kFound ? " again" : "");
+  const std::string text =
+      change.empty() ? before + CauseText(verdict.cause, loss, comparison.seconds_ago, holder) : change;
+  return fmt::format("{}; {} tokens computed{}", text, Grouped(verdict.tokens),
+                     comparison.before == Before::kFound ? " again" : "");
 }
 
 }  // namespace roost::router

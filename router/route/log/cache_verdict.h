@@ -4,16 +4,20 @@
 //   request before ─┐
 //                   ├─► PromptComparison ─┐
 //   request ────────┘                     ├─► CacheVerdict ─► x-roost-miss, diagnostics, roostctl explain
-//   what the worker found, what others hold ┘
+//   what the worker found, what others    │
+//   hold, the fate of the blocks of the   │
+//   request before (BlockLoss) ───────────┘
 //
 // Nothing here tells of other tenants: hashes of blocks, and so what workers hold of a prompt, are of one tenant alone.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <string>
 #include <string_view>
 
 #include "common/wire/messages.h"
+#include "router/route/block_loss.h"
 
 namespace roost::router {
 
@@ -28,6 +32,20 @@ enum class PromptChange : std::uint8_t {
   kParameters,  // what the template made of other fields, such as reasoning_effort
 };
 
+// The process of a worker that has computed a prompt; 0 until one has. Any thread.
+class ComputedBy {
+ public:
+  ComputedBy() = default;
+  ComputedBy(const ComputedBy& other) : process_(other.process()) {}
+  ComputedBy& operator=(const ComputedBy&) = delete;
+
+  [[nodiscard]] std::uint64_t process() const { return process_.load(std::memory_order_relaxed); }
+  void Set(std::uint64_t process) const { process_.store(process, std::memory_order_relaxed); }
+
+ private:
+  mutable std::atomic<std::uint64_t> process_ = 0;
+};
+
 struct PromptComparison {
   // The request before it: none was named and the session has none; one was named that is not known; or it is there.
   enum class Before : std::uint8_t { kNone, kUnknown, kFound } before = Before::kNone;
@@ -39,6 +57,8 @@ struct PromptComparison {
   std::uint32_t token = 0;          // of this prompt: the first that differs, to the block; without a change the first
                                     // behind the blocks that both have
   std::uint32_t missed_tokens = 0;  // of the request before, from there on; 0 without a change
+  std::uint64_t process = 0;        // of the worker that computed the request before; 0: unknown
+  double seconds_ago = 0;           // of the request before
 };
 
 // Values of the header x-roost-miss.
@@ -46,7 +66,7 @@ enum class MissCause : std::uint8_t {
   kNone,       // nothing was missed
   kChanged,    // the request is another one
   kEvicted,    // it was here, and made room for others
-  kNeverHere,  // the worker does not know it: new, or the worker has begun since
+  kNeverHere,  // the worker does not know it: new, or the worker that knew it is gone
   kInFlight,   // another request was computing it
   kElsewhere,  // another worker holds it, and the request went here all the same, or it did not come in time
   kOtherScope,
@@ -64,10 +84,13 @@ struct PromptOutcome {
   std::uint32_t cached_tokens = 0;                  // before the first token: as predicted
   wire::PromptMiss miss = wire::PromptMiss::kNone;  // as the worker tells, with the first token
   std::uint32_t elsewhere_tokens = 0;               // that the best other worker holds
+  BlockLoss::Worker before = BlockLoss::Worker::kUnknown;
 };
 [[nodiscard]] CacheVerdict VerdictOf(const PromptComparison& comparison, const PromptOutcome& outcome);
 
 // "message 3 differs from the request before at token 2,114; 18,200 tokens computed again". Empty: nothing to say.
-[[nodiscard]] std::string SentenceOf(const PromptComparison& comparison, const CacheVerdict& verdict);
+// `holder`: the worker that holds what was missed; empty: it is not known.
+[[nodiscard]] std::string SentenceOf(const PromptComparison& comparison, const CacheVerdict& verdict,
+                                     const BlockLoss& loss = {}, std::string_view holder = {});
 
 }  // namespace roost::router

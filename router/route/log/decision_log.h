@@ -40,7 +40,8 @@ struct DecisionRecord {
   std::vector<std::string> source_ids;     // from which they would fetch blocks, in that order; empty: from none
   // By candidate: what it held, where a hit ends before that; 0: no such worker. Empty: none of them is one.
   std::vector<std::uint32_t> held_tokens = {};
-  std::string decode_id = {};  // of decision.apart
+  std::string decode_id = {};     // of decision.apart
+  std::string elsewhere_id = {};  // the worker of decision.elsewhere_tokens
   DecisionAudit audit;
   PromptComparison comparison = {};  // with the request before it
 

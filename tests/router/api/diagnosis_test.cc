@@ -12,7 +12,7 @@
 #include "router/access/key_ring.h"
 #include "router/api/diagnosis_memory.h"
 #include "router/route/log/cache_verdict.h"
-#include "tests/router/api/api_fixture.h"
+#include "tests/router/api/diagnosis_fixture.h"
 #include "tests/router/api/request_bodies.h"
 
 namespace roost::router {
@@ -97,7 +97,11 @@ TEST(CacheVerdictTest, ComparesTheRequestsFirstAndThenTheCache) {
       {same, found(16, PromptMiss::kNotArrived), MissCause::kElsewhere, 48},
       {same, found(16, PromptMiss::kNone), MissCause::kEvicted, 48},  // as known when it is routed
       {changed, found(32, PromptMiss::kCold), MissCause::kChanged, 50},
+      {changed, found(40, PromptMiss::kCold), MissCause::kChanged, 50},
+      {changed, found(70, PromptMiss::kCold), MissCause::kChanged, 30},  // the rest was found
+      {changed, found(96, PromptMiss::kNone), MissCause::kNone, 0},      // a third request was the same
       {salted, found(0, PromptMiss::kCold), MissCause::kOtherScope, 80},
+      {salted, found(96, PromptMiss::kNone), MissCause::kNone, 0},
       {{}, found(96, PromptMiss::kNone), MissCause::kNone, 0},
       {{}, found(0, PromptMiss::kCold), MissCause::kNeverHere, 96},
       {{}, found(0, PromptMiss::kEvicted), MissCause::kEvicted, 96},
@@ -111,6 +115,22 @@ TEST(CacheVerdictTest, ComparesTheRequestsFirstAndThenTheCache) {
   }
 }
 
+TEST(CacheVerdictTest, AWorkerThatHadItAndLacksItHasEvictedIt) {
+  using wire::PromptMiss;
+  using Worker = BlockLoss::Worker;
+  const PromptComparison same{.before = Before::kFound, .token = 64};
+  const auto cause = [&](PromptMiss miss, Worker before) {
+    return VerdictOf(same, {.prompt_tokens = 100, .miss = miss, .before = before}).cause;
+  };
+  EXPECT_EQ(cause(PromptMiss::kCold, Worker::kThere), MissCause::kEvicted) << "so long ago that it has forgotten";
+  EXPECT_EQ(cause(PromptMiss::kCold, Worker::kClosed), MissCause::kElsewhere);
+  for (const Worker gone : {Worker::kRestarted, Worker::kLeft, Worker::kLost}) {
+    EXPECT_EQ(cause(PromptMiss::kCold, gone), MissCause::kNeverHere);
+    EXPECT_EQ(cause(PromptMiss::kNone, gone), MissCause::kNeverHere) << "not told yet";
+    EXPECT_EQ(cause(PromptMiss::kEvicted, gone), MissCause::kEvicted) << "this one had it too";
+  }
+}
+
 TEST(CacheVerdictTest, SaysItInASentence) {
   PromptComparison comparison{.before = Before::kFound, .change = PromptChange::kMessage, .message = 2, .token = 2114};
   EXPECT_EQ(SentenceOf(comparison, {MissCause::kChanged, 18'200}),
@@ -118,64 +138,17 @@ TEST(CacheVerdictTest, SaysItInASentence) {
   comparison = {.before = Before::kFound};
   EXPECT_EQ(SentenceOf(comparison, {MissCause::kEvicted, 999}),
             "the request before is the same up to here, but it was evicted; 999 tokens computed again");
+  comparison.seconds_ago = 12.34;
+  EXPECT_EQ(
+      SentenceOf(comparison, {MissCause::kEvicted, 999}, {BlockLoss::Worker::kThere, BlockLoss::Level::kDisk, "w"}),
+      "the request before is the same up to here, but it was evicted from memory and disk of w within the last "
+      "12.3 s; 999 tokens computed again");
+  EXPECT_EQ(SentenceOf(comparison, {MissCause::kElsewhere, 1'000'000}, {}, "w"),
+            "the request before is the same up to here, but w holds it; 1,000,000 tokens computed again");
   EXPECT_EQ(SentenceOf({}, {MissCause::kNone, 0}), "");
 }
 
 // ---- through the API ----
-
-class DiagnosisTest : public ApiTest {
- protected:
-  DiagnosisTest() {
-    ServedModel model = ByteModel();
-    model.max_context_tokens = 2000;
-    Serve(std::move(model));
-    ServedModel other = ByteModel();
-    other.name = "other";
-    other.fingerprint = std::string(32, 'f');
-    dispatcher_.models.push_back(std::make_shared<const ServedModel>(std::move(other)));
-  }
-
-  std::shared_ptr<FakeResponder> Send(std::string path, std::string body, std::string key = "acme") {
-    HttpRequest request;
-    request.method = "POST";
-    request.path = std::move(path);
-    request.body = std::move(body);
-    request.headers = {{"Content-Type", "application/json"}, {"Authorization", "Bearer " + key}};
-    request.request_id = "req-1";
-    auto responder = std::make_shared<FakeResponder>();
-    responders_.push_back(responder);
-    comparing_.Handle(Listener::kApi, std::move(request), responder);
-    return responder;
-  }
-  // The last request ends; all but the last token of what it has in common with the one before was found.
-  void End(std::uint32_t cached = 0, wire::PromptMiss miss = wire::PromptMiss::kCold) {
-    dispatcher_.observers.back()->OnDispatched({.worker_id = "w1", .decision = {}});
-    dispatcher_.observers.back()->OnTokens(
-        {.tokens = Bytes("x"), .cached_token_count = cached, .written_token_count = 0, .miss = miss});
-    dispatcher_.Finish(wire::FinishReason::kStop);
-  }
-  static std::string Message(std::string_view system, std::string_view messages, std::string_view more = "") {
-    return fmt::format(R"({{"model":"bytes","max_tokens":5,"system":"{}","messages":[{}]{}}})", system, messages, more);
-  }
-  static std::string Compare(std::string_view id) {
-    return fmt::format(R"(,"diagnostics":{{"previous_message_id":{}}})", id);
-  }
-  const PromptComparison& Comparison() const { return dispatcher_.specs.back().comparison; }
-
-  static ApiKey KeyOf(const std::string& tenant) {
-    ApiKey key;
-    key.name = key.tenant = tenant;
-    key.digest = DigestOfSecret(tenant);
-    return key;
-  }
-  Api comparing_{dispatcher_,
-                 observer_,
-                 clock_,
-                 text_,
-                 {.api_keys = std::make_shared<KeyRing>(std::vector<ApiKey>{KeyOf("acme"), KeyOf("bird")}),
-                  .diagnosis_memory = std::make_shared<DiagnosisMemory>(1U << 20U, 7),
-                  .unix_seconds_now = [] { return std::int64_t{1'800'000'000}; }}};
-};
 
 constexpr std::string_view kOne = R"({"role":"user","content":"the first question of all"})";
 constexpr std::string_view kAnswer = R"({"role":"assistant","content":"and its answer"})";
@@ -220,6 +193,9 @@ TEST_F(DiagnosisTest, AnthropicsFormNamesWhatChanged) {
   End(0, wire::PromptMiss::kEvicted);
   EXPECT_EQ(At(lost->response->body, "/diagnostics"), R"({"cache_miss_reason":{"type":"unavailable"}})");
   EXPECT_THAT(HeaderOf(lost->response->headers, "x-roost-miss"), HasSubstr("evicted; tokens="));
+  const auto found = Send("/v1/messages", Message("be rude", Joined({kOne, kAnswer, kTwo}), Compare(id)));
+  End(static_cast<std::uint32_t>(dispatcher_.specs.back().generate.prompt.size()) - 1);
+  EXPECT_EQ(At(found->response->body, "/diagnostics"), "null") << "another request has left all of it";
   const auto unknown = Send("/v1/messages", Message("be kind", kOne, Compare(R"("msg_unknown")")));
   End();
   EXPECT_EQ(At(unknown->response->body, "/diagnostics"),

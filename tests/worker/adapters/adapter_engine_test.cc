@@ -58,6 +58,27 @@ TEST_F(AdapterEngineTest, TokensAreToldAsTheyComeAndTheEndWithTheUsage) {
   EXPECT_EQ(events[0].cached_token_count, 16U);
 }
 
+TEST_F(AdapterEngineTest, WhatItFindsAndComputesIsWritten) {
+  constexpr std::uint32_t kPrompt = 80;  // two blocks and a half of the engine's
+  const auto written = [this](std::uint64_t id, std::uint32_t cached, wire::CacheMode mode) {
+    wire::Generate request = Request(id);
+    request.prompt.assign(kPrompt, 7);
+    request.cache_mode = mode;
+    Submit(request);
+    const CallId call = CallAt(0);
+    Status(call, 200);
+    Chunk(call, 1, R"("length")");
+    Usage(call, static_cast<int>(cached));
+    End(call);
+    return Events().back().written_token_count;
+  };
+  ASSERT_EQ(facts_.block_tokens, 32U);
+  EXPECT_EQ(written(1, 0, wire::CacheMode::kOn), 64U);
+  EXPECT_EQ(written(2, 32, wire::CacheMode::kOn), 32U);
+  EXPECT_EQ(written(3, 79, wire::CacheMode::kOn), 0U) << "from somewhere else, in parts of blocks";
+  EXPECT_EQ(written(4, 0, wire::CacheMode::kOff), 0U);
+}
+
 TEST_F(AdapterEngineTest, AnEndWithoutUsageIsAnEnd) {
   Submit(Request(5));
   AnswerRecorded(CallAt(0), "generate-stream-plain");

@@ -53,8 +53,7 @@ wire::Generate FullRequest() {
 class Sent {
  public:
   Sent(const EngineProtocol& protocol, const wire::Generate& generate, std::string_view salt = {},
-       bool scores_prompt = false) {
-    const EngineFacts facts{.model = "demo-model"};
+       bool scores_prompt = false, const EngineFacts& facts = {.model = "demo-model"}) {
     const CallPlan plan{.generate = generate,
                         .facts = facts,
                         .id = "roost-1",
@@ -122,6 +121,22 @@ TEST(VllmEngineProtocolTest, DefaultsThatTheModelMayChangeAreSaidAndOthersAreNot
   for (const char* const key : {"priority", "cache_salt", "logprobs", "min_tokens", "ignore_eos", "stop_token_ids",
                                 "logit_bias", "structured_outputs"}) {
     EXPECT_THAT(body, Not(HasSubstr(key)));
+  }
+}
+
+TEST(VllmEngineProtocolTest, ASessionIsNamedWhereTheEngineTakesOne) {
+  wire::Generate generate = GreedyRequest();
+  generate.session_hash = 0xabc;
+  const EngineFacts takes{.model = "demo-model", .takes_sessions = true};
+  EXPECT_THAT(Sent(VllmProtocol(), generate).call.body, Not(HasSubstr("session_id")));
+  EXPECT_THAT(Sent(VllmProtocol(), generate, {}, false, takes).call.body,
+              HasSubstr(R"("session_id":"0000000000000abc")"));
+  generate.session_hash = 0;
+  EXPECT_THAT(Sent(VllmProtocol(), generate, {}, false, takes).call.body, Not(HasSubstr("session_id")));
+  for (const auto& [version, expected] : {std::pair{"0.29.1", false}, {"0.30.0", true}, {"0.32.0+cpu", true}}) {
+    EngineFacts facts;
+    ASSERT_TRUE(VllmProtocol().ReadFacts("/version", fmt::format(R"({{"version":"{}"}})", version), facts).ok());
+    EXPECT_EQ(facts.takes_sessions, expected) << version;
   }
 }
 

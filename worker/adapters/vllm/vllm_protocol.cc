@@ -36,6 +36,8 @@ constexpr std::string_view kRankLabel = "engine";
 constexpr std::int64_t kUsualPriority = 50;  // of a Generate
 // The minor version from which on a request may ask for events of the blocks that it finds (kv_cache_report_mode).
 constexpr std::uint32_t kTellsFoundRuns = 32;
+// From which on a request may name its session.
+constexpr std::uint32_t kTakesSessions = 30;
 constexpr std::size_t kMaxAnswerBytes = std::size_t{64} << 20U;
 
 constexpr SamplingFieldNames kFieldNames;  // the same as in requests
@@ -97,6 +99,7 @@ Result<void> ReadVersion(std::string_view body, EngineFacts& facts) {
   ROOST_ASSIGN_OR_RETURN(const json::Element document, ParseAnswer(parser, body));
   facts.version = json::At<std::string_view>(document, "version").value_or("unknown");
   facts.tells_found_runs = MinorOf(facts.version).value_or(0) >= kTellsFoundRuns;
+  facts.takes_sessions = MinorOf(facts.version).value_or(0) >= kTakesSessions;
   return {};
 }
 
@@ -216,6 +219,9 @@ Result<HttpCall> Vllm::BuildRequest(const CallPlan& plan) const {
   if (plan.generate.constraint) ROOST_RETURN_IF_ERROR(WriteConstraint(json, *plan.generate.constraint));
   ROOST_RETURN_IF_ERROR(WriteKvTransfer(json, plan));
   if (!plan.salt.empty()) json.Key("cache_salt").String(plan.salt);
+  if (plan.generate.session_hash != 0 && plan.facts.takes_sessions) {
+    json.Key("session_id").String(fmt::format("{:016x}", plan.generate.session_hash));
+  }
   if (plan.asks_found_runs) {
     json.Key("vllm_xargs").BeginObject().Key("kv_cache_report_mode").String("full").EndObject();
   }
