@@ -20,7 +20,9 @@ namespace {
 class EmptyBlockReader final : public worker::BlockReader {
  public:
   [[nodiscard]] std::size_t block_bytes() const override { return 0; }
-  void Read(BlockId /*block*/, std::span<std::byte> /*to*/) const override {}
+  void Read(BlockId /*block*/, std::span<std::byte> /*to*/, const std::function<void()>& may_change) const override {
+    may_change();
+  }
 };
 
 }  // namespace
