@@ -12,12 +12,18 @@ namespace {
 constexpr DeviceFailure kFailure{.call = "cudaStreamSynchronize",
                                  .error = "an illegal memory access was encountered",
                                  .device = "cuda:0 (NVIDIA H100)",
-                                 .batch = {.request_count = 12, .token_count = 345}};
+                                 .batch = BatchShape{.request_count = 12, .token_count = 345}};
 
 TEST(DeviceFailureTest, OneLineTellsCallErrorDeviceAndBatch) {
   EXPECT_EQ(Describe(kFailure),
             "cudaStreamSynchronize failed on cuda:0 (NVIDIA H100) in a batch of 12 requests, 345 tokens: an illegal "
             "memory access was encountered");
+}
+
+TEST(DeviceFailureTest, BesideBatchesTheLineTellsNone) {
+  EXPECT_EQ(
+      Describe({.call = "a copy of blocks (cudaMemcpyAsync)", .error = "it broke", .device = "cuda:0", .batch = {}}),
+      "a copy of blocks (cudaMemcpyAsync) failed on cuda:0: it broke");
 }
 
 TEST(DeviceFailureDeathTest, EndsTheProcessWithThatLineFromAnyThread) {
