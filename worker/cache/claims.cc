@@ -49,6 +49,7 @@ Claims::Claims(BlockTree& tree, const BlockPool& pool, TenantBlocks& tenants, co
       held_share_limit_(options.held_share_limit),
       pin_limit_(ShareOf(options.pinned_share_limit, tree.size())),
       retention_limit_(ShareOf(options.retained_share_limit, tree.size())),
+      all_retention_limit_(std::max(retention_limit_, ShareOf(kMostRetainedShare, tree.size()))),
       pinned_(tree.size()),
       held_(tree.size()),
       retained_(tree.size()),
@@ -314,7 +315,7 @@ void Claims::KeepAlive(std::span<const BlockId> blocks, std::span<const FrontLif
   }
 }
 
-// False when the tenant has no room for it; then nothing changes.
+// False when there is no room for it, the tenant's or all tenants'; then nothing changes.
 bool Claims::TryRetain(std::uint32_t block, const BlockRetention& retention, TenantId tenant) {
   ROOST_CHECK(retention.priority <= kMaxRetentionPriority, "priority {}", retention.priority);
   if (!retention.end || *retention.end <= now_) return true;
@@ -337,7 +338,8 @@ bool Claims::TryRetain(std::uint32_t block, const BlockRetention& retention, Ten
 
 // The block and those before it that are not kept yet need room. O(room).
 bool Claims::HasRoomToRetain(std::uint32_t block, TenantId tenant) const {
-  std::uint32_t room = retention_limit_ - std::min(retention_limit_, retained_count(tenant));
+  std::uint32_t room = std::min(retention_limit_ - std::min(retention_limit_, retained_count(tenant)),
+                                all_retention_limit_ - std::min(all_retention_limit_, retained_count()));
   for (; block != kNoBlock && !retained_.IsClaimed(block); block = tree_[block].parent) {
     if (room-- == 0) return false;
   }

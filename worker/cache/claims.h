@@ -24,8 +24,8 @@
 // block is in use it is not held, but it keeps its place until it is old. (Two cases exceed the limit: blocks before a
 // held one that were in use when it became held, and held blocks whose pin ends.)
 //
-// Retained. A prefix is retained from its front on as far as the tenant has room; the blocks after that are like any
-// other. The higher priority and the later end of two hints apply.
+// Retained. A prefix is retained from its front on as far as the tenant, and all tenants (kMostRetainedShare), have
+// room; the blocks after that are like any other. The higher priority and the later end of two hints apply.
 //
 // A lifetime is a retention that every request begins anew when it releases the block, until it has ended once. It does
 // not end when a session comes back.
@@ -92,6 +92,9 @@ class PinTable {
   std::unordered_map<BlockHash, std::optional<Ends::iterator>, BlockHashHasher> pins_;
   Ends ends_;
 };
+
+// All tenants together retain at most this share of the pool, where one of them may not have more.
+inline constexpr double kMostRetainedShare = 0.5;
 
 class Claims {
  public:
@@ -260,8 +263,9 @@ class Claims {
   TenantBlocks& tenants_;
   const Duration min_hold_;
   const double held_share_limit_;
-  const std::uint32_t pin_limit_;        // in blocks
-  const std::uint32_t retention_limit_;  // in blocks, for each tenant
+  const std::uint32_t pin_limit_;            // in blocks
+  const std::uint32_t retention_limit_;      // in blocks, for each tenant
+  const std::uint32_t all_retention_limit_;  // for all of them
   std::vector<Group> groups_;
 
   ClaimLevel pinned_;    // for one owner; own: by a pin of the block's hash

@@ -125,6 +125,19 @@ TEST_F(CacheRetentionTest, RequestsWithoutATenantAreOne) {
   EXPECT_EQ(cache().claims().retained_count(alice), 2U) << "another tenant has its own share";
 }
 
+TEST_F(CacheRetentionTest, AllTenantsTogetherRetainHalfOfThePool) {
+  VisitFor(Tenant("alice"), "abcd", All(seconds(10)));
+  VisitFor(Tenant("bob"), "efg", All());
+  const TenantId carol = Tenant("carol");
+  VisitFor(carol, "hij", All());
+  EXPECT_EQ(cache().claims().retained_count(carol), 1U);
+  EXPECT_EQ(cache().claims().retained_count(), 8U);
+  EXPECT_EQ(cache().counters().refused_retentions, 2U);
+  Pass(seconds(11));
+  VisitFor(carol, "hij", All());
+  EXPECT_EQ(cache().claims().retained_count(carol), 3U) << "what has ended makes room";
+}
+
 TEST_F(CacheRetentionTest, ALowPriorityNeedsNoRoom) {
   VisitRetained("abcdef", 10, hours(1));
   EXPECT_EQ(cache().claims().retained_count(), 0U);
