@@ -150,9 +150,9 @@ class Generation : public std::enable_shared_from_this<Generation> {
     wire::PromptMiss miss = wire::PromptMiss::kNone;
     std::uint32_t elsewhere_tokens = 0;  // that another worker holds
     BlockLoss::Worker before = BlockLoss::Worker::kUnknown;
-    CacheWorth worth;                    // of the attempt that told of cached_tokens
-    std::uint32_t hour_end = 0;          // the tokens before it are to stay for an hour
-    bool ended = false;                  // no more events come from the dispatcher
+    CacheWorth worth;            // of the attempt that told of cached_tokens
+    std::uint32_t hour_end = 0;  // the tokens before it are to stay for an hour
+    bool ended = false;          // no more events come from the dispatcher
   };
 
   Generation(const GenerationServices& services, std::shared_ptr<Responder> responder,
