@@ -100,6 +100,7 @@ TEST_F(DecisionsTest, TellsOfTheWholeAnswerOnceItHasEnded) {
 
 TEST_F(DecisionsTest, SaysWhyThePromptWasNotFound) {
   Log("chatcmpl-1");
+  dispatcher_.log[0].prompt_token_count = 2000;
   dispatcher_.log[0].comparison = {
       .before = PromptComparison::Before::kFound, .change = PromptChange::kSystem, .token = 32, .missed_tokens = 1500};
   EXPECT_EQ(

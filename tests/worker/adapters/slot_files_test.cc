@@ -1,7 +1,9 @@
 // Files of saved slots, and the set of them.
 #include "worker/adapters/slot_files.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <condition_variable>
@@ -39,7 +41,7 @@ std::vector<BlockHash> HashesOf(TokenId first, std::size_t blocks) {
 
 class SlotFilesTest : public ::testing::Test {
  protected:
-  SlotFilesTest() : folder_(fs::path(::testing::TempDir()) / "slot_files") {
+  SlotFilesTest() : folder_(fs::path(::testing::TempDir()) / fmt::format("slot_files_{}", getpid())) {
     fs::remove_all(folder_);
     fs::create_directory(folder_);
   }
