@@ -2,6 +2,7 @@
 llama_cpp_test.py runs SlotDiskSuite before the real one."""
 
 import http.client
+import itertools
 import json
 import pathlib
 import tempfile
@@ -199,11 +200,18 @@ class SlotDiskTest(SlotDiskSuite, unittest.TestCase):
         return router.workers()[0]["disk_blocks"] >= len(prompt) // GRAIN and len([m for m in self.moves() if m[0] == "save"]) == len(self.servers[0].requests())
 
     def test_where_restoring_is_slower_the_prompt_is_computed(self):
-        router = self.disk_fleet("--prefill-us", "100", "--restore-us", "2000")
+        router = self.disk_fleet("--prefill-us", "100", "--token-ms", "2", "--restore-us", "2000")
+        seeds = itertools.count(10)
+
+        def knows_pace():
+            router.completion(prompt_of(next(seeds)), max_tokens=20, temperature=0)
+            return router.workers()[0]["computed_prefill_seconds_total"] > 0
+
+        wait_until(knows_pace, "that the worker knows the server's pace")
         prompts = [prompt_of(seed) for seed in range(4)]
         for prompt in prompts:
             self.ask(router, prompt)
-        self.await_entries(4)
+        wait_until(lambda: len([move for move in self.moves() if move[0] == "save"]) == len(self.servers[0].requests()), "that all are saved")
         self.restart_server(router)
         found = [self.ask(router, [*prompt, *range(300, 500)]) for prompt in prompts]
         self.assertGreater(found[0], 0)  # how slow it is was not known

@@ -156,7 +156,8 @@ class Cache:
                 "token_ids": list(tokens[:stored * self.block_tokens]), "block_size": self.block_tokens,
                 "lora_id": 1 if adapter else None, "medium": "GPU", "lora_name": request.adapter, "extra_keys": keys,
                 "group_idx": 0,
-                "kv_cache_spec_kind": "full_attention", "session_id": request.session})
+                "kv_cache_spec_kind": "full_attention",
+                **({} if request.session is None else {"session_id": request.session})})
         return stored
 
     def evict(self):
