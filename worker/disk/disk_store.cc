@@ -365,7 +365,7 @@ void DiskStore::DropSegment(std::uint64_t number, DiskDrop reason) {
 
 Result<void> DiskStore::RemoveLeftOver() {
   while (!left_over_.empty()) {
-    const Result<void> gone = files_.Remove(left_over_.back());
+    Result<void> gone = files_.Remove(left_over_.back());
     if (!gone.ok() && gone.error().code != ErrorCode::kNotFound) return gone;
     left_over_.pop_back();
   }
