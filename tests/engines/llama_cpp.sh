@@ -5,6 +5,7 @@
 #   tests/engines/llama_cpp.sh              the tests
 #   tests/engines/llama_cpp.sh --record     writes recordings/llama.cpp anew
 #   tests/engines/llama_cpp.sh --texts 500  greedy texts through slots, disk and moves beside a fresh server's
+#   tests/engines/llama_cpp.sh --sessions   chat sessions before two servers, by who chooses the server: figures, eight minutes
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -12,4 +13,5 @@ cd "$(dirname "$0")/../.."
 folder=$(python_environment llama tests/engines/requirements-llama.txt)
 export ROOST_LLAMA_PYTHON="$folder/bin/python"
 if [ "${1:-}" = --texts ]; then exec /usr/bin/python3 tests/engines/slot_texts.py "${2:-500}"; fi
+if [ "${1:-}" = --sessions ]; then exec /usr/bin/python3 tests/engines/slot_sessions.py "${@:2}"; fi
 exec /usr/bin/python3 tests/engines/llama_cpp_test.py "$@"
