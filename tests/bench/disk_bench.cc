@@ -115,16 +115,10 @@ class Life {
 
  private:
   void OpenDisk(const Setting& setting, const MemoryFolder& folder) {
-    const worker::FrameSizes sizes = readable_.sizes();
-    const auto shape = worker::SegmentShape::Of(1, 1, sizes.frame_bytes(), kSegmentBytes);
-    Result<worker::DiskFolder> taken = worker::DiskFolder::Take(folder.path().string(), 1);
-    ROOST_CHECK(taken.ok(), "{}", taken.error().ToString());
-    auto store =
-        worker::DiskStore::Open(*taken, files_, {.shape = shape, .sizes = sizes, .bytes = std::uint64_t{8} << 30U});
-    ROOST_CHECK(store.ok(), "{}", store.error().ToString());
-    const double rate = setting.most_written * static_cast<double>(sizes.frame_bytes());
+    auto store = OpenStore(folder, files_, readable_.sizes(), std::uint64_t{8} << 30U, kSegmentBytes);
+    const double rate = setting.most_written * static_cast<double>(store->frame_bytes());
     disk_ = std::make_unique<worker::DiskCache>(
-        std::move(store).value(), readable_, inbox_, clock_, [] {},
+        std::move(store), readable_, inbox_, clock_, [] {},
         worker::DiskCache::Options{.write_rate = static_cast<std::uint64_t>(rate),
                                    .queue_limit = setting.pool_blocks / worker::kDiskQueuePart,
                                    .frame_count = 64});

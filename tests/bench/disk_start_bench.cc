@@ -35,17 +35,6 @@ class SparseFiles final : public worker::DiskFiles {
   }
 };
 
-std::unique_ptr<worker::DiskStore> OpenStore(const MemoryFolder& folder, worker::DiskFiles& files,
-                                             std::uint64_t segment_count) {
-  const auto shape = worker::SegmentShape::Of(1, 1, kSizes.frame_bytes());
-  Result<worker::DiskFolder> taken = worker::DiskFolder::Take(folder.path().string(), 1);
-  ROOST_CHECK(taken.ok(), "{}", taken.error().ToString());
-  auto store = worker::DiskStore::Open(*taken, files,
-                                       {.shape = shape, .sizes = kSizes, .bytes = segment_count * shape.file_bytes()});
-  ROOST_CHECK(store.ok(), "{}", store.error().ToString());
-  return std::move(store).value();
-}
-
 void Fill(worker::DiskStore& store, std::uint32_t block_count) {
   const worker::FrameBuffer frame(kSizes);
   worker::DiskBlock block;
@@ -65,13 +54,13 @@ void Fill(worker::DiskStore& store, std::uint32_t block_count) {
 
 void BenchDiskStart(Effort effort) {
   const std::uint32_t block_count = effort == Effort::kQuick ? 1000 : 60'000;
-  const std::uint64_t segment_count = block_count / 100;
+  const std::uint64_t bytes = block_count * kSizes.frame_bytes() * 5 / 4;
   const MemoryFolder folder;
   SparseFiles files;
-  Fill(*OpenStore(folder, files, segment_count), block_count);
+  Fill(*OpenStore(folder, files, kSizes, bytes), block_count);
   const double seconds = MedianSeconds(effort, [&] {
     std::uint32_t count = 0;
-    OpenStore(folder, files, segment_count)->Visit([&](const worker::DiskIndex& index) { count = index.size(); });
+    OpenStore(folder, files, kSizes, bytes)->Visit([&](const worker::DiskIndex& index) { count = index.size(); });
     ROOST_CHECK(count == block_count, "{} blocks", count);
   });
   Figure(fmt::format("disk_start_{}_blocks_ms", block_count), seconds * 1e3, "ms");

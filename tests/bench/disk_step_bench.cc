@@ -76,15 +76,8 @@ class Station {
 
  private:
   void OpenDisk() {
-    const worker::FrameSizes sizes = readable_.sizes();
-    const auto shape = worker::SegmentShape::Of(1, 1, sizes.frame_bytes());
-    Result<worker::DiskFolder> taken = worker::DiskFolder::Take(folder_.path().string(), 1);
-    ROOST_CHECK(taken.ok(), "{}", taken.error().ToString());
-    auto store = worker::DiskStore::Open(
-        *taken, files_, {.shape = shape, .sizes = sizes, .bytes = worker::kLeastSegments * shape.file_bytes()});
-    ROOST_CHECK(store.ok(), "{}", store.error().ToString());
     disk_ = std::make_unique<worker::DiskCache>(
-        std::move(store).value(), readable_, inbox_, clock_, [] {},
+        OpenStore(folder_, files_, readable_.sizes(), 0), readable_, inbox_, clock_, [] {},
         worker::DiskCache::Options{.queue_limit = kBlockCount / worker::kDiskQueuePart});
     disk_->Start();
   }

@@ -1,13 +1,18 @@
-// A folder for a disk of blocks.
+// A folder for a disk of blocks, and the store in it.
 #pragma once
 
 #include <unistd.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <cstdlib>
 #include <filesystem>
+#include <memory>
 #include <string>
+#include <utility>
 
 #include "common/base/check.h"
+#include "worker/disk/disk_store.h"
 
 namespace roost::bench {
 
@@ -30,5 +35,19 @@ class MemoryFolder {
  private:
   std::filesystem::path path_;
 };
+
+// Opens the store of a disk with room for so many bytes, and at least kLeastSegments.
+inline std::unique_ptr<worker::DiskStore> OpenStore(const MemoryFolder& folder, worker::DiskFiles& files,
+                                                    worker::FrameSizes sizes, std::uint64_t bytes,
+                                                    std::uint64_t segment_bytes = worker::kSegmentBytes) {
+  const auto shape = worker::SegmentShape::Of(1, 1, sizes.frame_bytes(), segment_bytes);
+  Result<worker::DiskFolder> taken = worker::DiskFolder::Take(folder.path().string(), 1);
+  ROOST_CHECK(taken.ok(), "{}", taken.error().ToString());
+  auto store = worker::DiskStore::Open(
+      *taken, files,
+      {.shape = shape, .sizes = sizes, .bytes = std::max(bytes, worker::kLeastSegments * shape.file_bytes())});
+  ROOST_CHECK(store.ok(), "{}", store.error().ToString());
+  return std::move(store).value();
+}
 
 }  // namespace roost::bench

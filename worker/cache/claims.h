@@ -93,7 +93,7 @@ class PinTable {
   Ends ends_;
 };
 
-// All tenants together retain at most this share of the pool, where one of them may not have more.
+// All tenants together retain at most this share of the pool, or retained_share_limit where that is more.
 inline constexpr double kMostRetainedShare = 0.5;
 
 class Claims {
