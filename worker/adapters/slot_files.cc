@@ -7,7 +7,6 @@
 #include <xxhash.h>
 
 #include <algorithm>
-
 #include <bit>
 #include <cerrno>
 #include <cstddef>
