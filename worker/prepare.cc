@@ -24,6 +24,7 @@
 #include "worker/compute_threads.h"
 #include "worker/model/load_model.h"
 #include "worker/model/loading/fingerprint.h"
+#include "worker/model/loading/generation_config.h"
 #include "worker/model/loading/model_text.h"
 #include "worker/options.h"
 #include "worker/worker.h"
@@ -171,25 +172,39 @@ struct AdapterModel {
   std::string absence = {};  // why
 };
 
-Result<AdapterModel> ReadModel(const WorkerOptions& options) {
+// The template that the engine renders with, where it tells and the user has not chosen one of the files'; else empty.
+Result<std::string> TemplateOf(const WorkerOptions& options, const adapters::EngineFacts& facts) {
+  if (!options.chat_template.empty() || facts.chat_template.empty()) return std::string();
+  if (facts.chat_template.find('{') == std::string::npos) {
+    return InvalidArgument("chat-template", "the server renders with '{}', which it has built in", facts.chat_template);
+  }
+  std::vector<NamedTemplate> templates{{"default", facts.chat_template}};
+  if (!facts.tool_template.empty()) templates.push_back({"tool_use", facts.tool_template});
+  return CombineTemplates(templates, {});
+}
+
+Result<AdapterModel> ReadModel(const WorkerOptions& options, const adapters::EngineFacts& facts) {
   if (options.model.empty()) return InvalidArgument("model", "is not given");
   ROOST_ASSIGN_OR_RETURN(const std::filesystem::path folder, FindModelFolder(options.model));
   const auto covers = options.fingerprint == "weights" ? FingerprintOf::kWeights : FingerprintOf::kText;
   AdapterModel model;
-  ROOST_ASSIGN_OR_RETURN(model.described, DescribeModel(folder, covers, options.chat_template));
+  ROOST_ASSIGN_OR_RETURN(const std::string source, TemplateOf(options, facts));
+  ROOST_ASSIGN_OR_RETURN(model.described,
+                         DescribeModel(folder, covers, {.name = options.chat_template, .source = source}));
   ROOST_ASSIGN_OR_RETURN(model.tokenizer, CompleteText(model.described.text, folder.string()));
   return model;
 }
 
 // An error where a flag asks for what only the folder has.
-Result<AdapterModel> ReadModelIfPossible(const adapters::EngineProtocol& protocol, const WorkerOptions& options) {
+Result<AdapterModel> ReadModelIfPossible(const adapters::EngineProtocol& protocol, const WorkerOptions& options,
+                                         const adapters::EngineFacts& facts) {
   if (!protocol.takes_tokens()) {
     return AdapterModel{.described = {},
                         .absence =
                             "the server takes no tokens and tells nothing of its cache: routers go by the texts that "
                             "they sent there"};
   }
-  Result<AdapterModel> model = ReadModel(options);
+  Result<AdapterModel> model = ReadModel(options, facts);
   if (model.ok()) return model;
   if (options.fingerprint == "weights" || !options.chat_template.empty()) return model.error();
   return AdapterModel{.described = {},
@@ -249,18 +264,18 @@ WorkerSetup AdapterSetupOf(const WorkerOptions& options, const AdapterModel& mod
   ROOST_CHECK(protocol != nullptr, "--engine {}", options.engine);  // the parser has checked the choices
   ROOST_ASSIGN_OR_RETURN(adapters::EngineAddress address, AddressOf(options));
   ROOST_ASSIGN_OR_RETURN(std::optional<adapters::SlotDirectory> slots, TakeSlotDirectory(options));
-  if (given.model.empty() && protocol->takes_tokens()) {
+  adapters::EngineFacts facts;
+  if (protocol->takes_tokens() && (given.model.empty() || protocol->tells_template())) {
+    ROOST_ASSIGN_OR_RETURN(facts, adapters::AwaitEngine(*protocol, address.http, SteadyClock(), kEngineStart));
     // A server on this host tells which file it has read.
-    ROOST_ASSIGN_OR_RETURN(const adapters::EngineFacts facts,
-                           adapters::AwaitEngine(*protocol, address.http, SteadyClock(), kEngineStart));
-    options.model = facts.model_file;
+    if (given.model.empty()) options.model = facts.model_file;
   }
-  ROOST_ASSIGN_OR_RETURN(AdapterModel model, ReadModelIfPossible(*protocol, options));
+  ROOST_ASSIGN_OR_RETURN(AdapterModel model, ReadModelIfPossible(*protocol, options, facts));
   if (!model.absence.empty() && !options.model.empty()) {
     // The engine may fetch the model itself: then it is there once the engine serves.
     LogInfo("the model can not be read yet", {{"reason", model.absence}});
     ROOST_RETURN_IF_ERROR(adapters::AwaitEngine(*protocol, address.http, SteadyClock(), kEngineStart));
-    ROOST_ASSIGN_OR_RETURN(model, ReadModelIfPossible(*protocol, options));
+    ROOST_ASSIGN_OR_RETURN(model, ReadModelIfPossible(*protocol, options, facts));
   }
   if (!model.absence.empty()) address = {.http = std::move(address.http), .prompts_absence = model.absence};
   if (slots) slots->model = options.model;

@@ -274,7 +274,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         options = self.options
         return {"default_generation_settings": {"params": {}, "n_ctx": options.context}, "total_slots": options.slots,
                 "model_path": options.model_file, "endpoint_slots": not options.no_slots, "endpoint_props": False,
-                "endpoint_metrics": False, "chat_template": "", "build_info": BUILD}
+                "endpoint_metrics": False, "chat_template": options.chat_template, "build_info": BUILD}
 
     def move_slot(self, data):
         """/slots/N?action=A"""
@@ -418,6 +418,7 @@ def main():
     parser.add_argument("--share-context", action="store_true", help="as llama.cpp without -np")
     parser.add_argument("--no-slots", action="store_true", help="as llama.cpp's flag: no page of them")
     parser.add_argument("--model-file", default="/models/double.gguf", help="that it says to have read")
+    parser.add_argument("--chat-template", default="", help="that it says to render with")
     parser.add_argument("--slot-save-path")
     parser.add_argument("--slot-token-bytes", type=int, default=1024)
     parser.add_argument("--kv-type", default="f16", help="files of another one can not be restored")

@@ -172,6 +172,21 @@ class SlotsTest(SlotSuite, unittest.TestCase):
                 chat.turn()
         self.assertGreater(min(chat.shares[-1] for chat in chats), 0.7)
 
+    def test_chats_are_rendered_as_by_the_server(self):
+        """`--chat-template-file` replaces the template of the model's own files."""
+        router = self.fleet("--chat-template", "{% for m in messages %}[{{ m.role }}] {{ m.content }}{% endfor %}", servers=1)
+        chat = router.chat([{"role": "user", "content": "Once upon"}], max_tokens=1).json()
+        text = router.completion("[user] Once upon", max_tokens=1).json()
+        self.assertEqual(chat["usage"]["prompt_tokens"], text["usage"]["prompt_tokens"])
+        self.assertFalse(router.workers()[0]["unread"])
+
+    def test_a_template_that_only_the_server_knows_is_left_to_it(self):
+        router = self.fleet("--chat-template", "llama2", servers=1)
+        worker = router.workers()[0]
+        self.assertTrue(worker["unread"])
+        self.assertIn("renders with 'llama2'", worker["cache_absence"])
+        self.assertEqual(router.chat([{"role": "user", "content": "hi"}], max_tokens=1).status, 200)
+
     def test_slots_that_share_a_context_are_left_to_it(self):
         router = self.fleet("--slots", "4", "--context", "4096", "--share-context", servers=1)
         self.assertIn("-np 4", router.workers()[0]["cache_absence"])

@@ -106,6 +106,9 @@ Result<void> CheckSameEngine(const EngineFacts& before, const EngineFacts& now) 
     return InvalidArgument("engine-url", "the engine's blocks have {} tokens now, not {} as before", now.block_tokens,
                            before.block_tokens);
   }
+  if (now.chat_template != before.chat_template || now.tool_template != before.tool_template) {
+    return InvalidArgument("engine-url", "the engine renders chats with another template now: start the worker again");
+  }
   if (now.ranks != before.ranks) {
     return InvalidArgument("engine-url", "the engine has {} data-parallel ranks now, not {} as before",
                            std::max<std::size_t>(now.ranks.size(), 1), std::max<std::size_t>(before.ranks.size(), 1));

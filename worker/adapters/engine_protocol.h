@@ -66,6 +66,9 @@ struct EngineFacts {
   std::string advice = {};       // what would give it more hits; see wire::Hello, cacheAbsence
   std::uint32_t slot_count = 0;  // slots that a request may name (slot_table.h); 0: it chooses itself
   std::string model_file = {};   // where it has read its model from; on its own host
+  // The source that it renders chats with, and that for chats with tools; empty: it does not tell.
+  std::string chat_template = {};
+  std::string tool_template = {};
 
   // The tokens of a block of Roost beside this engine: 16, or as many below as divide its blocks. 0: none does, so its
   // events can not be followed, and routers predict its cache from what they sent there.
@@ -205,6 +208,9 @@ class EngineProtocol {
 
   // True: requests go with token ids, so that a worker tells routers its model's tokenizer. False: all go unread.
   [[nodiscard]] virtual bool takes_tokens() const { return true; }
+
+  // True: its facts tell the chat template that it renders with, which need not be the model's.
+  [[nodiscard]] virtual bool tells_template() const { return false; }
 
   // True: its KV connectors are known: calls may lend blocks (CallPlan), and requests name those of other engines.
   [[nodiscard]] virtual bool has_connectors() const { return false; }

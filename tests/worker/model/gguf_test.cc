@@ -131,7 +131,7 @@ class GgufTest : public ::testing::Test {
   Result<DescribedModel> Describe(const std::string& bytes, std::string_view template_name = {}) {
     const std::filesystem::path path = folder_.path() / "model.gguf";
     std::ofstream(path, std::ios::binary) << bytes;
-    return DescribeGguf(path, template_name);
+    return DescribeGguf(path, {.name = template_name});
   }
   Result<DescribedModel> Describe() { return Describe(Whole()); }
 
@@ -299,6 +299,17 @@ TEST_F(GgufTest, TemplatesHaveNames) {
   EXPECT_THAT(Describe()->text.chat_template, HasSubstr("tools"));
   EXPECT_THAT(Describe(Whole(), "tool_use")->text.chat_template, HasSubstr("{%+ else %}\ntools"));
   EXPECT_FALSE(Describe(Whole(), "none").ok());
+}
+
+TEST_F(GgufTest, AnotherTemplateIsAnotherModel) {
+  AddDemo();
+  AddText("tokenizer.chat_template", "plain");
+  const std::string before = Describe()->fingerprint;
+  const std::filesystem::path path = folder_.path() / "model.gguf";
+  EXPECT_EQ(DescribeGguf(path, {.source = "plain"})->fingerprint, before);
+  const Result<DescribedModel> other = DescribeGguf(path, {.source = "other"});
+  EXPECT_EQ(other->text.chat_template, "other");
+  EXPECT_NE(other->fingerprint, before);
 }
 
 // ---- what is damaged ----

@@ -87,11 +87,21 @@ constexpr std::size_t kMaxAnswerBytes = std::size_t{64} << 20U;
 constexpr SamplingFieldName kOtherNames[] = {{"max_tokens", "n_predict"}, {"repetition_penalty", "repeat_penalty"}};
 constexpr SamplingFieldNames kFieldNames{.other_names = kOtherNames, .seed_bits = 31};
 
+// `--chat-template` and `--chat-template-file` replace those of the model's file.
+void ReadTemplates(std::string_view body, EngineFacts& facts) {
+  simdjson::dom::parser parser;
+  json::Element props;
+  if (parser.parse(body.data(), body.size()).get(props) != simdjson::SUCCESS) return;
+  facts.chat_template = json::At<std::string_view>(props, "chat_template").value_or("");
+  facts.tool_template = json::At<std::string_view>(props, "chat_template_tool_use").value_or("");
+}
+
 Result<void> ReadProps(std::string_view body, EngineFacts& facts) {
   ROOST_RETURN_IF_ERROR(ReadLlamaProps(body, facts));
   if (!facts.max_running_requests || facts.max_context_tokens == 0) {
     return Unreadable("/props tells no total_slots and n_ctx: it is no llama.cpp server, or one of several models");
   }
+  ReadTemplates(body, facts);
   facts.version.erase(0, facts.version.find(' ') + 1);  // the protocol has the name
   facts.block_tokens = kGrainTokens;
   constexpr std::uint64_t kMost = std::uint64_t{1} << 28U;
@@ -307,6 +317,7 @@ ChoicePiece LlamaAnswer::TakeHeld(ChoicePiece piece) {
 class LlamaCpp final : public EngineProtocol {
  public:
   [[nodiscard]] std::string_view name() const override { return "llama.cpp"; }
+  [[nodiscard]] bool tells_template() const override { return true; }
 
   [[nodiscard]] std::string_view health_page() const override { return "/health"; }
   [[nodiscard]] Duration health_interval() const override { return std::chrono::seconds(1); }

@@ -515,7 +515,7 @@ bool HasLayerGroups(const Entries& entries, const std::string& architecture) {
 
 }  // namespace
 
-Result<DescribedModel> DescribeGguf(const std::filesystem::path& path, std::string_view template_name) {
+Result<DescribedModel> DescribeGguf(const std::filesystem::path& path, const TemplateChoice& choice) {
   ROOST_ASSIGN_OR_RETURN(const Entries entries, Reader(path).Read());
   DescribedModel model;
   ROOST_ASSIGN_OR_RETURN(model.text.tokenizer_json, TokenizerOf(entries));
@@ -523,9 +523,13 @@ Result<DescribedModel> DescribeGguf(const std::filesystem::path& path, std::stri
       static_cast<std::uint32_t>(Find<std::vector<std::string>>(entries, "tokenizer.ggml.tokens")->size());
   model.text.bos_token = TokenText(entries, "tokenizer.ggml.bos_token_id");
   model.text.eos_token = TokenText(entries, "tokenizer.ggml.eos_token_id");
-  const std::vector<NamedTemplate> templates = TemplatesOf(entries);
-  ROOST_RETURN_IF_ERROR(ChooseTemplate(templates, template_name));
-  model.text.chat_template = CombineTemplates(templates, template_name);
+  if (choice.source.empty()) {
+    const std::vector<NamedTemplate> templates = TemplatesOf(entries);
+    ROOST_RETURN_IF_ERROR(ChooseTemplate(templates, choice.name));
+    model.text.chat_template = CombineTemplates(templates, choice.name);
+  } else {
+    model.text.chat_template = choice.source;
+  }
   const auto architecture = Get<std::string>(entries, "general.architecture");
   model.has_layer_groups = HasLayerGroups(entries, architecture);
   const std::string config = ConfigOf(entries, architecture);

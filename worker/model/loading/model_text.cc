@@ -122,16 +122,17 @@ Result<std::filesystem::path> FindModelFolder(const std::string& model) {
 }
 
 Result<DescribedModel> DescribeModel(const std::filesystem::path& directory, FingerprintOf fingerprint,
-                                     std::string_view template_name) {
+                                     const TemplateChoice& choice) {
   if (IsGguf(directory)) {
-    if (fingerprint == FingerprintOf::kText) return DescribeGguf(directory, template_name);
+    if (fingerprint == FingerprintOf::kText) return DescribeGguf(directory, choice);
     return InvalidArgument("fingerprint", "weights are hashed in folders alone, not in {}", directory.string());
   }
   ROOST_RETURN_IF_ERROR(CheckModelFolder(directory));
   ROOST_ASSIGN_OR_RETURN(const JsonFile config, JsonFile::Load(directory / "config.json", kMaxConfigBytes));
   ROOST_ASSIGN_OR_RETURN(const std::uint32_t vocab_size, VocabSizeOf(config.root()));
   DescribedModel model;
-  ROOST_ASSIGN_OR_RETURN(model.text, ReadModelText(directory, config.root(), vocab_size, template_name));
+  ROOST_ASSIGN_OR_RETURN(model.text, ReadModelText(directory, config.root(), vocab_size, choice.name));
+  if (!choice.source.empty()) model.text.chat_template = choice.source;
   const auto text_config = config.root().Object("text_config");
   const bool is_nested = text_config.ok() && *text_config;
   model.has_layer_groups = HasLayerGroups(is_nested ? **text_config : config.root());

@@ -34,6 +34,12 @@ struct ModelText {
 [[nodiscard]] Result<ModelText> ReadModelText(const std::filesystem::path& directory, const JsonNode& config,
                                               std::uint32_t vocab_size, std::string_view template_name);
 
+// The chat template: of the files' the one with this name, the default if that is empty; or this source in their place.
+struct TemplateChoice {
+  std::string_view name = {};
+  std::string_view source = {};
+};
+
 // A fingerprint covers the weights too, or config.json, tokenizer.json and the chat template alone.
 enum class FingerprintOf : std::uint8_t { kWeights, kText };
 
@@ -54,11 +60,11 @@ struct DescribedModel {
 // A file of llama.cpp's format, whose name ends in .gguf, as DescribeModel has a folder. Its fingerprint covers how the
 // weights are stored: other quantisations of a model are other models. The text has no name. An error names the file,
 // or what of it is not supported.
-[[nodiscard]] Result<DescribedModel> DescribeGguf(const std::filesystem::path& path, std::string_view template_name);
+[[nodiscard]] Result<DescribedModel> DescribeGguf(const std::filesystem::path& path, const TemplateChoice& choice);
 
 // A folder of any architecture, or a GGUF file, whose weights are not loaded: another program computes the model. With
 // kWeights they are hashed, which takes as long as reading them once; kNotFound if there are none.
 [[nodiscard]] Result<DescribedModel> DescribeModel(const std::filesystem::path& directory, FingerprintOf fingerprint,
-                                                   std::string_view template_name = {});
+                                                   const TemplateChoice& choice = {});
 
 }  // namespace roost::worker
