@@ -96,7 +96,12 @@ DISK_CELLS = [
     ("coding agents 0.8, 8 × 250k", "weka", 0.8, 2e6),
 ]
 DISK = {"disk-tokens": 1_000_000, "disk-gbps": 50}
-MEMORIES = {"pool": (1, {}), "pool and disk of four": (1, DISK), "pool of four": (4, {})}
+MEMORIES = {
+    "pool": (1, {}),
+    "pool and disk of four": (1, {**DISK, "disk-write-rate": 0}),
+    "pool and disk of four, 40 MB/s": (1, DISK),
+    "pool of four": (4, {}),
+}
 OWN_POLICY = page_tables.OWN_POLICY
 # The loads that have a capacity. Of conversation and synthetic more than 3 % of the prompts take longer than the first limit
 # on idle workers, and more of coding agents; tau-bench is so short that it keeps the limits when all of it comes at once.

@@ -13,12 +13,8 @@ using wire::HoldOutcome;
 
 namespace {
 
-// Changes that one report tells.
-constexpr std::size_t kToldAtOnce = 4096;
 // Between two reports that tell of nothing but what was written.
 constexpr std::chrono::milliseconds kTellInterval{250};
-// Written at once after a pause, whatever the rate.
-constexpr std::chrono::seconds kBurst{1};
 
 }  // namespace
 
@@ -31,7 +27,8 @@ DiskCache::DiskCache(std::unique_ptr<DiskStore> store, ReadableBlocks& readable,
       wake_(std::move(wake)),
       options_(options),
       memory_(std::make_shared<FrameMemory>(readable.sizes(), options.frame_count + 1, options.staging)),
-      queue_(options.queue_limit) {
+      queue_(options.queue_limit),
+      pace_(options.write_rate) {
   ROOST_CHECK(readable.sizes().frame_bytes() == store_->frame_bytes());
   CountDrop(DiskDrop::kOrphan, store_->orphan_count());
   (void)Snapshot();
@@ -81,8 +78,8 @@ std::uint32_t DiskCache::CountFront(const FrameChain& chain) const {
 }
 
 double DiskCache::SecondsFor(std::uint32_t block_count) const {
-  const double blocks = static_cast<double>(awaited_count_.load()) + block_count;
-  return blocks * static_cast<double>(store_->frame_bytes()) / bytes_per_second_.load();
+  const std::uint64_t frame_bytes = store_->frame_bytes();
+  return read_rate_.SecondsFor(block_count * frame_bytes, awaited_count_.load() * frame_bytes, clock_.Now());
 }
 
 void DiskCache::Erase(std::uint64_t id, wire::Evict order) { PostErasure({.id = id, .what = std::move(order)}); }
@@ -108,36 +105,15 @@ void DiskCache::PostErasure(EraseTask task) {
 
 void DiskCache::Note(const DiskBlock& block, bool is_stored) {
   const std::lock_guard lock(news_mutex_);
-  changes_.push_back({block, is_stored});
+  changes_.Add(block, is_stored);
   has_news_.store(true, std::memory_order_release);
 }
 
 DiskNews DiskCache::TakeNews() {
-  using Kind = wire::CacheEvent::Kind;
   DiskNews news;
   const std::lock_guard lock(news_mutex_);
-  const Change* last = nullptr;
-  const std::size_t count = std::min(changes_.size(), kToldAtOnce);
-  for (std::size_t i = 0; i < count; ++i) {
-    const Change& change = changes_[i];
-    const Kind kind = change.is_stored ? Kind::kDiskStored : Kind::kDiskRemoved;
-    const bool is_same = last != nullptr && last->is_stored == change.is_stored;
-    const bool joins = is_same && (!change.is_stored || (change.block.position == last->block.position + 1 &&
-                                                         change.block.before == last->block.hash));
-    if (!joins) {
-      news.events.emplace_back().kind = kind;
-      news.events.back().disk_stored.first_position = change.is_stored ? change.block.position : 0;
-    }
-    wire::CacheEvent& event = news.events.back();
-    (change.is_stored ? event.disk_stored.hashes : event.disk_removed).push_back(change.block.hash);
-    told_digest_ = told_digest_ ^ change.block.hash;
-    told_count_ += change.is_stored ? 1 : -1U;
-    last = &change;
-  }
-  changes_.erase(changes_.begin(), changes_.begin() + static_cast<std::ptrdiff_t>(count));
-  news.block_count = told_count_;
-  news.digest = told_digest_;
-  news.bytes_per_second = is_off_ ? 0 : bytes_per_second_.load();
+  changes_.Tell(news);
+  news.bytes_per_second = is_off_ ? 0 : read_rate_.bytes_per_second();
   if (changes_.empty()) news.erased = std::exchange(erased_, {});  // behind what has left
   has_news_.store(!changes_.empty() || !erased_.empty(), std::memory_order_release);
   return news;
@@ -147,9 +123,7 @@ std::vector<wire::StoredRun> DiskCache::Snapshot() {
   std::vector<wire::StoredRun> runs;
   store_->Visit([&](const DiskIndex& index) {
     const std::lock_guard lock(news_mutex_);
-    changes_.clear();
-    told_count_ = index.size();
-    told_digest_ = index.digest();
+    changes_.TellAll(index);
     runs = index.Runs();
   });
   return runs;
@@ -193,8 +167,8 @@ void DiskCache::Write() {
     const auto has_erasure = [&] { return stopping_ || !erases_.empty(); };
     if (has_blocks || !unfinished_.empty()) {
       const Instant next = !has_blocks           ? next_removal_
-                           : unfinished_.empty() ? next_write_
-                                                 : std::min(next_write_, next_removal_);
+                           : unfinished_.empty() ? pace_.next()
+                                                 : std::min(pace_.next(), next_removal_);
       const Duration pause = std::max<Duration>(next - clock_.Now(), std::chrono::microseconds(1));
       (void)write_changed_.wait_for(lock, pause, has_erasure);
     } else {
@@ -212,7 +186,7 @@ bool DiskCache::WriteNext() {
     if (!erases_.empty()) {
       task = std::move(erases_.front());
       erases_.pop_front();
-    } else if (queue_.empty() || is_off_ || clock_.Now() < next_write_) {
+    } else if (queue_.empty() || is_off_ || clock_.Now() < pace_.next()) {
       return false;
     }
   }
@@ -255,9 +229,7 @@ bool DiskCache::WriteBlock(const DiskBlock& block) {
 void DiskCache::CountWritten(std::uint64_t bytes) {
   if (bytes == 0) return;
   written_bytes_ += bytes;
-  if (options_.write_rate == 0) return;
-  const double seconds = static_cast<double>(bytes) / static_cast<double>(options_.write_rate);
-  next_write_ = std::max(next_write_, clock_.Now() - kBurst) + FromSeconds(seconds);
+  pace_.Count(bytes, clock_.Now());
 }
 
 void DiskCache::CarryOut(const EraseTask& task) {
@@ -297,7 +269,7 @@ bool DiskCache::EndErasures() {
 // A full disk is no fault of it.
 void DiskCache::NoteFailure(const Error& error) {
   const bool is_full = error.code == ErrorCode::kOverloaded;
-  next_write_ = clock_.Now() + (is_full ? kFullPause : kErrorPause);
+  pace_.PauseUntil(clock_.Now() + (is_full ? Duration(kFullPause) : Duration(kErrorPause)));
   if (!is_full) return NoteError(error);
   if (std::exchange(said_full_, true)) return;
   LogWarning("the disk of blocks is full: nothing is written until there is space", {{"why", error.ToString()}});
@@ -375,7 +347,7 @@ bool DiskCache::ReadNext() {
     if (opened.ok()) memory_->Stage(*frame);
     const Instant now = clock_.Now();
     if (opened.ok()) {
-      LearnRate(ToSeconds(now - begin));
+      read_rate_.Learn(store_->frame_bytes(), ToSeconds(now - begin), now);
       --awaited_count_;
       inbox_.Push(ArrivedFrame{asked->request.id, asked->next++, *std::move(frame), std::move(opened).value(), now});
     } else {
@@ -396,13 +368,6 @@ void DiskCache::EndRead(const std::shared_ptr<Asked>& asked, HoldOutcome outcome
     asked_.pop_front();
   }
   inbox_.Push(FramesEnded{asked->request.id, outcome});
-}
-
-void DiskCache::LearnRate(double seconds) {
-  constexpr double kForgetting = 0.95;
-  read_seconds_ = read_seconds_ * kForgetting + seconds;
-  read_bytes_ = read_bytes_ * kForgetting + static_cast<double>(store_->frame_bytes());
-  if (read_seconds_ > 0) bytes_per_second_ = read_bytes_ / read_seconds_;
 }
 
 }  // namespace roost::worker

@@ -39,110 +39,23 @@
 #include "common/base/clock.h"
 #include "common/prefix/block_hash.h"
 #include "common/wire/messages.h"
+#include "worker/disk/disk_news.h"
+#include "worker/disk/disk_source.h"
 #include "worker/disk/disk_store.h"
+#include "worker/disk/read_rate.h"
 #include "worker/disk/segment.h"
+#include "worker/disk/write_queue.h"
 #include "worker/transfer/frame_memory.h"
 #include "worker/transfer/frame_source.h"
 #include "worker/transfer/readable_blocks.h"
 
 namespace roost::worker {
 
-inline constexpr std::uint64_t kDefaultDiskWriteRate = 40'000'000;  // bytes/s
 inline constexpr std::size_t kDiskFrames = 16;
-inline constexpr std::uint32_t kDiskQueuePart = 4;  // of the pool: a part of it may wait to be written
 inline constexpr std::chrono::seconds kFullPause{10};
 inline constexpr std::chrono::seconds kErrorPause{1};  // of writes
 inline constexpr std::size_t kMostErrors = 10;
 inline constexpr std::chrono::seconds kErrorWindow{60};
-// Reading, before anything was read.
-inline constexpr double kFirstDiskRate = 500e6;  // bytes/s
-
-// A block of a request that has ended.
-struct DiskOffer {
-  enum class Kind : std::uint8_t { kFound, kOther };
-  DiskBlock block;
-  Kind kind = Kind::kOther;
-};
-
-// The blocks that wait to be written, by hash alone: those that requests found in the cache before all others, each
-// kind in the order in which it came.
-//
-// At most `limit` blocks. When it is full the newest of the others gives way to one that was found; any other block
-// that comes then is dropped. A block that waits among the others and is found moves.
-//
-// Not thread-safe. O(1).
-class WriteQueue {
- public:
-  explicit WriteQueue(std::size_t limit) : limit_(limit) {}
-
-  // Returns how many blocks were dropped.
-  std::uint32_t Push(const DiskOffer& offer) {
-    const auto known = kinds_.find(offer.block.hash);
-    if (known != kinds_.end()) {
-      if (known->second == offer.kind || known->second == DiskOffer::Kind::kFound) return 0;
-      known->second = DiskOffer::Kind::kFound;
-      found_.push_back(offer.block);
-      if (++moved_count_ > limit_) DropMoved();
-      return 0;
-    }
-    std::uint32_t dropped = 0;
-    if (kinds_.size() >= limit_) {
-      if (offer.kind == DiskOffer::Kind::kOther || !DropNewestOther()) return 1;
-      dropped = 1;
-    }
-    kinds_.emplace(offer.block.hash, offer.kind);
-    (offer.kind == DiskOffer::Kind::kFound ? found_ : others_).push_back(offer.block);
-    return dropped;
-  }
-
-  // The next one; nothing when it is empty.
-  [[nodiscard]] std::optional<DiskBlock> Pop() {
-    if (!found_.empty()) return Take(found_);
-    while (!others_.empty()) {
-      const auto known = kinds_.find(others_.front().hash);
-      if (known != kinds_.end() && known->second == DiskOffer::Kind::kOther) return Take(others_);
-      others_.pop_front();  // it was found meanwhile
-    }
-    return std::nullopt;
-  }
-
-  [[nodiscard]] std::size_t size() const { return kinds_.size(); }
-  [[nodiscard]] bool empty() const { return kinds_.empty(); }
-
- private:
-  [[nodiscard]] DiskBlock Take(std::deque<DiskBlock>& from) {
-    const DiskBlock block = from.front();
-    from.pop_front();
-    kinds_.erase(block.hash);
-    return block;
-  }
-
-  void DropMoved() {
-    moved_count_ = 0;
-    std::erase_if(others_, [this](const DiskBlock& block) {
-      const auto known = kinds_.find(block.hash);
-      return known == kinds_.end() || known->second != DiskOffer::Kind::kOther;
-    });
-  }
-
-  [[nodiscard]] bool DropNewestOther() {
-    while (!others_.empty()) {
-      const auto known = kinds_.find(others_.back().hash);
-      const bool is_there = known != kinds_.end() && known->second == DiskOffer::Kind::kOther;
-      others_.pop_back();
-      if (!is_there) continue;
-      kinds_.erase(known);
-      return true;
-    }
-    return false;
-  }
-
-  const std::size_t limit_;
-  std::deque<DiskBlock> found_;
-  std::deque<DiskBlock> others_;  // some have moved to found_
-  std::size_t moved_count_ = 0;   // at most so many of them
-  std::unordered_map<BlockHash, DiskOffer::Kind, BlockHashHasher> kinds_;
-};
 
 struct DiskCounts {
   std::array<std::uint64_t, kDiskDropNames.size()> dropped{};
@@ -152,20 +65,7 @@ struct DiskCounts {
   bool is_available = true;
 };
 
-// The changes since the last time, and the set as of then.
-struct DiskNews {
-  struct Erased {
-    std::uint64_t id = 0;
-    std::uint32_t block_count = 0;
-  };
-  std::vector<wire::CacheEvent> events;
-  std::uint32_t block_count = 0;
-  BlockHash digest;
-  double bytes_per_second = 0;  // 0: it is off
-  std::vector<Erased> erased;
-};
-
-class DiskCache final : public FrameSource {
+class DiskCache final : public DiskSource {
  public:
   struct Options {
     std::uint64_t write_rate = kDefaultDiskWriteRate;  // bytes/s; 0: no bound
@@ -190,9 +90,9 @@ class DiskCache final : public FrameSource {
   // Blocks of a request that has ended, front to back.
   void Offer(std::span<const DiskOffer> blocks);
   // The number of the chain's first blocks that it has; none while it is off or hidden.
-  [[nodiscard]] std::uint32_t CountFront(const FrameChain& chain) const;
-  // The time until so many blocks would be read, behind those that are asked for.
-  [[nodiscard]] double SecondsFor(std::uint32_t block_count) const;
+  [[nodiscard]] std::uint32_t CountFront(const FrameChain& chain) const override;
+  // The time until so many blocks would be read, behind those that are asked for; see ReadRate.
+  [[nodiscard]] double SecondsFor(std::uint32_t block_count) const override;
   // While it is hidden it has nothing for anybody.
   void SetHidden(bool is_hidden) { is_hidden_ = is_hidden; }
   // The news has the order's number once it is carried out; while files can not be removed it has not.
@@ -236,12 +136,6 @@ class DiskCache final : public FrameSource {
     std::uint32_t next = 0;
     std::atomic<bool> is_cancelled = false;
   };
-  // A change of the set.
-  struct Change {
-    DiskBlock block;
-    bool is_stored = false;
-  };
-
   void Write();
   void Read();
   void CarryOut(const EraseTask& task);
@@ -252,7 +146,6 @@ class DiskCache final : public FrameSource {
   void NoteError(const Error& error);
   void PostErasure(EraseTask task);
   void EndRead(const std::shared_ptr<Asked>& asked, wire::HoldOutcome outcome);
-  void LearnRate(double seconds);
   void Note(const DiskBlock& block, bool is_stored);
   void CountDrop(DiskDrop reason, std::uint64_t count) { dropped_[static_cast<std::size_t>(reason)] += count; }
   void WakeSoon();
@@ -274,13 +167,13 @@ class DiskCache final : public FrameSource {
   std::atomic<std::uint64_t> written_bytes_ = 0;
   std::array<std::atomic<std::uint64_t>, kDiskDropNames.size()> dropped_{};
   std::atomic<std::uint32_t> awaited_count_ = 0;  // blocks that are asked for and not read
-  std::atomic<double> bytes_per_second_ = kFirstDiskRate;
+  ReadRate read_rate_;
 
   mutable std::mutex write_mutex_;
   std::condition_variable write_changed_;
   WriteQueue queue_;                          // guarded by write_mutex_
   std::deque<EraseTask> erases_;              // guarded by write_mutex_
-  Instant next_write_{};                      // the writer's
+  WritePace pace_;                            // the writer's
   std::vector<DiskNews::Erased> unfinished_;  // the writer's: their files are still there
   Instant next_removal_{};                    // the writer's
   bool said_full_ = false;                    // the writer's
@@ -289,13 +182,9 @@ class DiskCache final : public FrameSource {
   mutable std::mutex read_mutex_;
   std::condition_variable read_changed_;
   std::deque<std::shared_ptr<Asked>> asked_;  // guarded by read_mutex_; the first one is under way
-  double read_seconds_ = 0;                   // the reader's; of recent blocks
-  double read_bytes_ = 0;
 
   mutable std::mutex news_mutex_;  // taken under the store's lock
-  std::deque<Change> changes_;     // guarded by news_mutex_, as the next
-  std::uint32_t told_count_ = 0;
-  BlockHash told_digest_;
+  UntoldChanges changes_;          // guarded by news_mutex_, as the next
   std::vector<DiskNews::Erased> erased_;
   std::deque<Instant> errors_;
 

@@ -105,6 +105,12 @@ Result<std::unique_ptr<DiskStore>> DiskStore::Open(const DiskFolder& folder, Dis
   return store;
 }
 
+std::unique_ptr<DiskStore> DiskStore::MakeEmpty(DiskFiles::Path name, DiskFiles& files,
+                                                const DiskStoreOptions& options) {
+  ROOST_CHECK(options.bytes >= kLeastSegments * options.shape.file_bytes());
+  return std::unique_ptr<DiskStore>(new DiskStore(std::move(name), files, options));
+}
+
 DiskFiles::Path DiskStore::PathOf(std::uint64_t segment) const { return folder_ / SegmentName(segment); }
 
 // A file that is no segment of this shape is of no use to anybody: it goes.

@@ -88,6 +88,9 @@ class DiskStore {
   // Reads what is there.
   [[nodiscard]] static Result<std::unique_ptr<DiskStore>> Open(const DiskFolder& folder, DiskFiles& files,
                                                                const DiskStoreOptions& options);
+  // An empty one with no folder: all that it keeps are `files`, under names that begin with `name`.
+  [[nodiscard]] static std::unique_ptr<DiskStore> MakeEmpty(DiskFiles::Path name, DiskFiles& files,
+                                                            const DiskStoreOptions& options);
   // Before anything changes: from now on tells its changes.
   void Follow(Changes changes) { changes_ = std::move(changes); }
 

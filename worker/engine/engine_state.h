@@ -84,9 +84,7 @@ class DiskOffers {
   DiskOffers(const PrefixCache& cache, DiskCache* disk) : cache_(cache), disk_(disk) {}
 
   // The sequence ends, and still has its blocks. `begun_count`: steps that have begun. O(its blocks).
-  void OnEnd(const Sequence& sequence, std::uint64_t begun_count) {
-    if (disk_ != nullptr && sequence.leaves_blocks()) Take(sequence, begun_count);
-  }
+  void OnEnd(const Sequence& sequence, std::uint64_t begun_count);
   // So many steps have finished, and their blocks are published.
   void HandOver(std::uint64_t finished_count);
 
@@ -95,8 +93,6 @@ class DiskOffers {
     std::vector<DiskOffer> blocks;
     std::uint64_t step = 0;
   };
-
-  void Take(const Sequence& sequence, std::uint64_t begun_count);
 
   const PrefixCache& cache_;
   DiskCache* const disk_;

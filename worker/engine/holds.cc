@@ -47,18 +47,9 @@ std::optional<OrderReply> Holds::Begin(LinkId link, const wire::Hold& hold, cons
     Cancel(ways_.source, receipt->id);
     return Refusal(hold);
   }
-  if (ways_.disk != nullptr) EndRestoresOf(hold);
+  arrivals_.EndRestoresOf(hold.hashes);
   open_.emplace(receipt->id, Open{link, hold.answer_id});
   return std::nullopt;
-}
-
-void Holds::EndRestoresOf(const wire::Hold& hold) {
-  const auto brings_same = [&](const ArrivalSpec& spec) {
-    if (!spec.is_restore()) return false;
-    return spec.Names(hold.hashes.front()) ||
-           std::find(hold.hashes.begin(), hold.hashes.end(), spec.chain.hashes.front()) != hold.hashes.end();
-  };
-  arrivals_.EndWhere(brings_same, wire::HoldOutcome::kCancelled);
 }
 
 void Holds::TakeNews() {

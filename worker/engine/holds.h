@@ -75,8 +75,6 @@ class Holds {
   std::uint64_t Distrust(std::span<const SourceId> sources, Erasures& erasures) const;
 
  private:
-  void EndRestoresOf(const wire::Hold& hold);
-
   // The order that an arrival belongs to.
   struct Open {
     LinkId link;

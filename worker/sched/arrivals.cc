@@ -224,6 +224,14 @@ void Arrivals::EndWhere(const std::function<bool(const ArrivalSpec&)>& is_meant,
   EndEach([&](const Arrival& arrival) { return is_meant(arrival.spec); }, outcome);
 }
 
+void Arrivals::EndRestoresOf(std::span<const BlockHash> held) {
+  const auto brings_same = [&](const ArrivalSpec& spec) {
+    if (!spec.is_restore()) return false;
+    return spec.Names(held.front()) || std::find(held.begin(), held.end(), spec.chain.hashes.front()) != held.end();
+  };
+  EndWhere(brings_same, HoldOutcome::kCancelled);
+}
+
 void Arrivals::CancelErased() {
   const auto is_erased = [&](const Arrival& arrival) {
     return std::any_of(arrival.blocks.begin(), arrival.blocks.end(),

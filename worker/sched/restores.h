@@ -12,7 +12,7 @@
 
 #include "common/base/clock.h"
 #include "worker/cache/prefix_cache.h"
-#include "worker/disk/disk_cache.h"
+#include "worker/disk/disk_source.h"
 #include "worker/sched/arrivals.h"
 #include "worker/sched/sequence.h"
 #include "worker/sched/step_pace.h"
@@ -25,7 +25,7 @@ inline constexpr std::chrono::seconds kRestorePatience{60};
 class Restores {
  public:
   // Without `disk` it does nothing.
-  Restores(PrefixCache& cache, Arrivals& arrivals, const StepPace& pace, DiskCache* disk)
+  Restores(PrefixCache& cache, Arrivals& arrivals, const StepPace& pace, DiskSource* disk)
       : cache_(cache), arrivals_(arrivals), pace_(pace), disk_(disk) {}
 
   // The sequence's first `matched_count` blocks are in the cache. True if an arrival has begun that brings the next.
@@ -36,7 +36,7 @@ class Restores {
   PrefixCache& cache_;
   Arrivals& arrivals_;
   const StepPace& pace_;
-  DiskCache* const disk_;
+  DiskSource* const disk_;
   std::uint64_t last_id_ = std::uint64_t{1} << 63U;  // far from those of Holds
 };
 

@@ -90,7 +90,7 @@ struct SchedulerOptions {
   std::optional<Duration> first_token_target = {};
   // The most scored tokens of one step, over all sequences.
   std::uint32_t max_scored_tokens = 64;
-  DiskCache* disk = nullptr;  // where a match may go on; null: nowhere. It outlives the scheduler
+  DiskSource* disk = nullptr;  // where a match may go on; null: nowhere. It outlives the scheduler
 };
 
 class Scheduler {

@@ -9,6 +9,7 @@
 #include "common/base/check.h"
 #include "worker/cache/cache_views.h"
 #include "worker/engine/engine.h"
+#include "worker/sched/ended_blocks.h"
 
 namespace roost::simulate {
 
@@ -36,7 +37,8 @@ KeptCacheOptions CacheOptionsOf(const TraceText& text, const WorkerOptions& opti
           .eviction = options.eviction};
 }
 
-worker::SchedulerOptions SchedulerOptionsOf(const WorkerOptions& options, std::uint32_t max_context_tokens) {
+worker::SchedulerOptions SchedulerOptionsOf(const WorkerOptions& options, std::uint32_t max_context_tokens,
+                                            worker::DiskSource* disk) {
   return {.max_batch_tokens = options.max_batch_tokens,
           .short_step_tokens = options.short_step_tokens,
           .max_running = options.max_running_requests,
@@ -44,7 +46,8 @@ worker::SchedulerOptions SchedulerOptionsOf(const WorkerOptions& options, std::u
           .max_context_tokens = max_context_tokens,
           .max_partial_prefills = options.max_partial_prefills,
           .policy = options.schedule_policy,
-          .first_token_target = options.first_token_target};
+          .first_token_target = options.first_token_target,
+          .disk = disk};
 }
 
 wire::Hello HelloOf(std::string id, const KeptCache& kept, const TraceText& text, const WorkerOptions& options) {
@@ -104,7 +107,8 @@ SimWorker::SimWorker(const Identity& identity, std::uint32_t router_count, const
       disk_(surroundings.disk),
       send_(std::move(send)),
       kept_(CacheOptionsOf(text_, options)),
-      scheduler_(kept_.cache(), SchedulerOptionsOf(options, kept_.pool().block_count() * kept_.cache().block_tokens())),
+      scheduler_(kept_.cache(),
+                 SchedulerOptionsOf(options, kept_.pool().block_count() * kept_.cache().block_tokens(), disk_)),
       decode_(options_.service, spec.speed),
       links_(router_count) {
   hello_ = HelloOf(identity.id(), kept_, text_, options);
@@ -258,7 +262,6 @@ void SimWorker::Submit(std::uint32_t router, wire::Generate generate, worker::Ow
                                                    .priority = generate.priority});
   if (id.ok()) {
     requests_.emplace(*id, std::move(request));
-    BeginRestore(*id);
     return;
   }
   wire::TokenEvent& event = EventFor(request);
@@ -426,7 +429,7 @@ void SimWorker::TellTokens(Request& request, std::uint32_t count) {
 
 void SimWorker::Forget(SequenceId id, wire::FinishReason reason) {
   EventFor(requests_.at(id)).finish = reason;
-  WriteToDisk(id);
+  if (disk_ != nullptr) disk_->Offer(EndedBlocks(kept_.cache(), scheduler_.Get(id)));
   scheduler_.Remove(id);
   requests_.erase(id);
 }
@@ -487,11 +490,7 @@ void SimWorker::Report(const wire::Load& load) {
     load_.digest = kept_.cache().digest();
     load_.cached_block_count = kept_.cache().ready_count();
   }
-  std::vector<wire::CacheEvent> disk_events;
-  if (disk_ != nullptr) {
-    disk_events = disk_->TakeEvents();
-    disk_->Tell(load_);
-  }
+  std::vector<wire::CacheEvent> disk_events = disk_ == nullptr ? std::vector<wire::CacheEvent>() : TellDisk();
   load_.progress = ++report_count_;
   load_.step_prefill_tokens = 0;
   load_.step_decode_tokens = 0;

@@ -18,8 +18,8 @@
 // With links (block_links.h) it carries out Holds as the daemon does: what has come is committed when a step begins,
 // and can be read by other workers when the step has ended. Writing it takes no time.
 //
-// With a disk (block_disk.h) blocks of requests that end go there, and a request whose match goes on there gets an
-// arrival from it, as from another worker.
+// With a disk (block_disk.h) blocks of requests that end go there, and the scheduler brings a request what comes next
+// from there.
 //
 // Runs on one Timeline. The constructor's arguments outlive it.
 #pragma once
@@ -195,11 +195,10 @@ class SimWorker {
   void Publish();
   void Retract();
 
-  // ---- the disk (sim_worker_disk.cc) ----
-  [[nodiscard]] static bool IsRestore(worker::HoldId id);
-  void BeginRestore(worker::SequenceId id);
+  // ---- the disk ----
   void EndRestore(const worker::EndedArrival& ended);
-  void WriteToDisk(worker::SequenceId id);
+  // Sets the load's part of it, and returns what has changed.
+  [[nodiscard]] std::vector<wire::CacheEvent> TellDisk();
 
   // ---- decoding ----
   void PlanDecodeEnd();
@@ -241,11 +240,8 @@ class SimWorker {
   worker::CacheChanges changes_;              // since the last look
   std::vector<worker::BlockRef> stored_;      // that others may read when the running step has ended
   std::uint64_t last_received_hold_ = 0;
-  worker::HoldId last_hold_;     // that the engine took in
   std::uint64_t wait_plan_ = 0;  // the latest plan; events of earlier ones do nothing
   PullCounts pulls_;
-  std::uint64_t last_restore_ = 0;
-  std::size_t open_restore_count_ = 0;
   RestoreCounts restores_;
 
   std::vector<Link> links_;

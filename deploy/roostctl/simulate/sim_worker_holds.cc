@@ -24,7 +24,6 @@ void SimWorker::TakeHold(std::uint32_t router, wire::Hold hold) {
 }
 
 void SimWorker::BeginHold(std::uint32_t router, const wire::Hold& hold, worker::HoldReceipt receipt) {
-  last_hold_ = receipt.id;
   worker::ArrivalSpec spec{.id = receipt.id,
                            .chain = worker::ChainOf(hold),
                            .tenant = hold.tenant,
@@ -37,21 +36,14 @@ void SimWorker::BeginHold(std::uint32_t router, const wire::Hold& hold, worker::
     block_links_->Cancel(index_, receipt.id);
     return send_(router, std::get<wire::HoldAnswer>(worker::Refusal(hold)));
   }
+  scheduler_.arrivals().EndRestoresOf(hold.hashes);
   holds_.emplace(receipt.id, OpenHold{router, hold.answer_id});
 }
 
-// A source may be quicker than the order: what it tells waits for it.
 void SimWorker::TakeArrived() {
   if (!has_arrivals()) return;
   worker::Arrivals& arrivals = scheduler_.arrivals();
-  for (worker::FrameNews& news : std::exchange(news_, {})) {
-    const HoldId id = std::visit([](const auto& each) { return each.id; }, news);
-    if (!IsRestore(id) && id > last_hold_) {
-      news_.push_back(std::move(news));
-    } else {
-      arrivals.Take(std::move(news));
-    }
-  }
+  for (worker::FrameNews& news : std::exchange(news_, {})) arrivals.Take(std::move(news));
   const Instant now = timeline_.Now();
   arrivals.EndUnwanted(
       now, [this](BlockHash block, std::uint32_t position) { return scheduler_.sequences().Wants(block, position); });
@@ -77,7 +69,7 @@ void SimWorker::AnswerHolds() {
   writes_.clear();
   if (block_links_ != nullptr) block_links_->OnRoom(index_);
   for (const worker::EndedArrival& ended : scheduler_.arrivals().TakeEnded()) {
-    IsRestore(ended.id) ? EndRestore(ended) : AnswerHold(ended);
+    ended.is_restore ? EndRestore(ended) : AnswerHold(ended);
   }
 }
 
@@ -102,6 +94,23 @@ void SimWorker::AnswerHold(const worker::EndedArrival& ended) {
   if (ended.arrived_count > 0) ++pulls_.pull_count;
   pulls_.token_count += std::uint64_t{ended.arrived_count} * text_.block_tokens();
   send_(hold.router, answer);
+}
+
+// ---- the disk ----
+
+void SimWorker::EndRestore(const worker::EndedArrival& ended) {
+  if (!ended.source_ended) disk_->Cancel(ended.id);
+  restores_.restore_count += ended.arrived_count > 0 ? 1 : 0;
+  restores_.token_count += std::uint64_t{ended.arrived_count} * text_.block_tokens();
+}
+
+std::vector<wire::CacheEvent> SimWorker::TellDisk() {
+  worker::DiskNews news = disk_->TakeNews();
+  load_.disk_block_count = news.block_count;
+  load_.disk_digest = news.digest;
+  load_.disk_bytes_per_second = news.bytes_per_second;
+  load_.block_bytes = disk_->frame_bytes();
+  return std::move(news.events);
 }
 
 // ---- blocks that others may read ----

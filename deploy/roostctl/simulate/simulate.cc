@@ -11,6 +11,7 @@
 #include <fstream>
 #include <utility>
 
+#include "common/base/byte_size.h"
 #include "deploy/roostctl/capacity.h"
 #include "deploy/roostctl/simulate/arrival_times.h"
 #include "deploy/roostctl/simulate/sim_router.h"
@@ -100,7 +101,8 @@ Result<SimulationOptions> SimulationOf(const SimulateOptions& options) {
     return InvalidArgument(options.disk_tokens > 0 ? "disk-gbps" : "disk-tokens",
                            "a disk has a size and a rate: give both");
   }
-  simulation.worker.disk = {.tokens = options.disk_tokens, .gigabits_per_second = options.disk_gbps};
+  simulation.worker.disk = {
+      .tokens = options.disk_tokens, .gigabits_per_second = options.disk_gbps, .write_rate = options.disk_write_rate};
   simulation.router_count = options.router_count;
   simulation.event_delay = FromSeconds(options.event_delay_ms * kMillisecond);
   simulation.seed = options.seed;
@@ -230,8 +232,12 @@ std::string DescribeLoad(const SimulateOptions& options, const SimulationOptions
                                                                 options.link_gbps, options.kv_bytes_per_token)
                                                   : std::string();
   const std::string disks =
-      options.disk_tokens > 0 ? fmt::format("; disks of {} tokens, {:g} Gbit/s", options.disk_tokens, options.disk_gbps)
-                              : std::string();
+      options.disk_tokens > 0
+          ? fmt::format("; disks of {} tokens, {:g} Gbit/s, {}", options.disk_tokens, options.disk_gbps,
+                        options.disk_write_rate == 0
+                            ? "written without a bound"
+                            : "written at up to " + ByteSizeText(options.disk_write_rate) + "/s")
+          : std::string();
   return fmt::format(
       "load {}: {} requests in {:.0f} s{}; on average {:.0f} prompt tokens and {:.0f} of the answer{}{}\n"
       "Times are in seconds (s) or milliseconds (ms). TTFT: until the first token; ITL: between tokens; answer: until "

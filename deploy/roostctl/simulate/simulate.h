@@ -12,6 +12,7 @@
 #include "deploy/roostctl/simulate/simulation.h"
 #include "deploy/roostctl/workload/source.h"
 #include "worker/cache/eviction/eviction_factory.h"
+#include "worker/disk/write_queue.h"
 
 namespace roost::roostctl {
 
@@ -52,9 +53,10 @@ struct SimulateOptions {
   std::uint32_t min_copies = 1;  // roost-router's
   double link_gbps = 0;          // of each worker's link, in each direction; 0: no links
   std::uint64_t kv_bytes_per_token = simulate::LinkOptions().kv_bytes_per_token;
-  std::uint64_t disk_tokens = 0;  // on each worker's disk; 0: no disk
-  double disk_gbps = 0;           // of each disk
-  double restart_at = 0;          // share of the trace's time; 0: no worker restarts
+  std::uint64_t disk_tokens = 0;                                  // on each worker's disk; 0: no disk
+  double disk_gbps = 0;                                           // of each disk
+  std::uint64_t disk_write_rate = worker::kDefaultDiskWriteRate;  // bytes/s; 0: as fast as the disk
+  double restart_at = 0;                                          // share of the trace's time; 0: no worker restarts
 
   // Limits of good requests
   double slo_ttft_ms = 1000 * simulate::ServiceLimits().ttft_seconds;

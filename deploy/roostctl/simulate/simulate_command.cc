@@ -12,6 +12,8 @@
 namespace roost::roostctl {
 namespace {
 
+constexpr double kMaxDiskWriteRate = 1e15;  // bytes/s
+
 template <typename Names>
 std::vector<std::string> ChoicesOf(const Names& names) {
   return {names.begin(), names.end()};
@@ -82,10 +84,13 @@ void DeclareSimulatedFleet(SimulateOptions& options, ConfigParser& parser) {
            "Gbit/s of each worker's link, in each direction, over which workers fetch blocks from each other; 0: none",
            {.low = 0, .high = 100'000})
       .Add("disk-tokens", options.disk_tokens,
-           "Tokens on each worker's disk, where blocks go when their requests end; 0: no disk",
+           "Tokens on each worker's disk, at least four segments, where blocks go when their requests end; 0: no disk",
            {.low = 0, .high = 1e10})
       .Add("disk-gbps", options.disk_gbps, "Gbit/s of each disk, for --disk-tokens; 0: no disk",
            {.low = 0, .high = 100'000})
+      .AddBytes("disk-write-rate", options.disk_write_rate,
+                "Bytes per second that are written to each disk; 0: no bound. The option of roost-worker",
+                {0, kMaxDiskWriteRate})
       .Add("kv-bytes-per-token", options.kv_bytes_per_token,
            "KV of one token of the model, for --link-gbps and --disk-gbps", {.low = 1, .high = 1 << 24})
       .Add("min-copies", options.min_copies, "The option of roost-router", {.low = 1, .high = 64})

@@ -287,7 +287,7 @@ TEST(SimulationTest, DisksMakeUpForSmallPools) {
   options.worker.cache_tokens = 8192;
   const Trace scaled = Scaled(trace, 0.5, options);
   const Outcome without = Play(scaled, "cache-aware", options);
-  options.worker.disk = {.tokens = 1'000'000, .gigabits_per_second = 400};
+  options.worker.disk = {.tokens = 1'000'000, .gigabits_per_second = 400, .write_rate = 0};
   const Outcome with = Play(scaled, "cache-aware", options);
   EXPECT_GT(with.hit_ratio, without.hit_ratio);
   EXPECT_GT(with.time_hit_ratio, without.time_hit_ratio);

@@ -272,8 +272,7 @@ TEST_F(DiskCacheTest, ACancelledRequestEnds) {
   const std::vector<FrameNews> news = inbox_.Take();
   ASSERT_EQ(news.size(), 2U);
   EXPECT_EQ(std::get<FramesEnded>(news[1]).outcome, wire::HoldOutcome::kCancelled);
-  const double one = static_cast<double>(kTestSizes.frame_bytes()) / cache_->TakeNews().bytes_per_second;
-  EXPECT_DOUBLE_EQ(cache_->SecondsFor(1), one);
+  EXPECT_EQ(cache_->SecondsFor(1), 0);  // nothing is ahead, and nothing was measured on this clock
 }
 
 TEST_F(DiskCacheTest, ADistrustedDiskIsEmptied) {

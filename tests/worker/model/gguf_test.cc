@@ -1,4 +1,5 @@
 // GGUF files that the test writes, byte by byte.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -15,6 +16,7 @@
 
 #include "common/json/json_read.h"
 #include "common/text/tokenizer.h"
+#include "tests/support/shared_data.h"
 #include "tests/support/source_dir.h"
 #include "tests/worker/model/model_directory.h"
 #include "worker/model/loading/model_text.h"
@@ -45,6 +47,11 @@ class GgufTest : public ::testing::Test {
   void AddTexts(std::string_view key, const std::vector<std::string>& texts) {
     std::string value = Bytes<std::uint32_t>(8) + Bytes<std::uint64_t>(texts.size());
     for (const std::string& text : texts) value += Text(text);
+    Add(key, 9, value);
+  }
+  void AddFractions(std::string_view key, const std::vector<float>& fractions) {
+    std::string value = Bytes<std::uint32_t>(6) + Bytes<std::uint64_t>(fractions.size());
+    for (const float fraction : fractions) value += Bytes(fraction);
     Add(key, 9, value);
   }
   void AddNumbers(std::string_view key, const std::vector<std::int32_t>& numbers) {
@@ -87,6 +94,33 @@ class GgufTest : public ::testing::Test {
     AddTexts("tokenizer.ggml.merges", merges);
     AddNumber("tokenizer.ggml.eos_token_id", 2047);
   }
+  // A tokenizer of SentencePiece, as llama.cpp's converter writes it. Bytes are pieces too.
+  void AddPieces(std::vector<std::string> tokens, std::vector<float> scores, std::vector<std::int32_t> types) {
+    for (int byte = 0; byte < 256; ++byte) {
+      tokens.push_back(fmt::format("<0x{:02X}>", byte));
+      scores.push_back(0);
+      types.push_back(6);
+    }
+    AddText("general.architecture", "llama");
+    AddText("tokenizer.ggml.model", "llama");
+    AddText("tokenizer.ggml.pre", "default");
+    AddTexts("tokenizer.ggml.tokens", tokens);
+    AddFractions("tokenizer.ggml.scores", scores);
+    AddNumbers("tokenizer.ggml.token_type", types);
+    AddNumber("tokenizer.ggml.bos_token_id", 1);
+    AddNumber("tokenizer.ggml.eos_token_id", 2);
+    AddNumber("tokenizer.ggml.unknown_token_id", 0);
+  }
+  void AddFewPieces() {
+    AddPieces({"<unk>", "<s>", "</s>", "\u2581", "a", "b", "ab", "\u2581a", "ba", "<turn>", "\u2581ab"},
+              {0, 0, 0, -100, -101, -102, -3, -2, -1, 0, -4}, {2, 3, 3, 1, 1, 1, 1, 1, 1, 4, 1});
+  }
+  std::vector<TokenId> Ids(std::string_view text, SpecialTokens special = SpecialTokens::kOmit) {
+    const Result<DescribedModel> model = Describe();
+    EXPECT_TRUE(model.ok()) << model.error().ToString();
+    return *(*Tokenizer::FromJson(model->text.tokenizer_json, "model.gguf"))->Encode(text, special);
+  }
+
   static std::filesystem::path Demo() {
     return std::filesystem::path(roost::testing_support::SourceDir()) / "deploy/demo-model";
   }
@@ -157,12 +191,82 @@ TEST_F(GgufTest, AllRulesAreReadByTheTokenizer) {
   }
 }
 
-TEST_F(GgufTest, OtherTokenizersAreRefusedByName) {
+// By hand, as SentencePiece merges: always what gives the piece of the highest score, from the left where two are
+// equal.
+TEST_F(GgufTest, PiecesAreMergedByTheirScores) {
+  AddFewPieces();
+  EXPECT_EQ(Ids("ab"), (std::vector<TokenId>{10}));     // _ab by _a; never by ab, whose score is lower
+  EXPECT_EQ(Ids("aba"), (std::vector<TokenId>{7, 8}));  // ba goes before _a
+  EXPECT_EQ(Ids("bab b"), (std::vector<TokenId>{3, 8, 5, 3, 5}));
+  EXPECT_EQ(Ids("a", SpecialTokens::kAdd), (std::vector<TokenId>{1, 7}));
+  EXPECT_EQ(Ids("\xC3\xA9"), (std::vector<TokenId>{3, 11 + 0xC3, 11 + 0xA9}));
+}
+
+TEST_F(GgufTest, ASpaceIsPutBeforeEachPartOfATextUnlessTheFileSaysOtherwise) {
+  AddFewPieces();
+  EXPECT_EQ(Ids("<turn>a</s>a"), (std::vector<TokenId>{9, 7, 2, 7}));
+  const auto tokenizer = *Tokenizer::FromJson(Describe()->text.tokenizer_json, "");
+  EXPECT_EQ(tokenizer->Decode(Ids("ab a")), "ab a");
+  AddFlag("tokenizer.ggml.add_space_prefix", false);
+  EXPECT_EQ(Ids("<turn>a a"), (std::vector<TokenId>{9, 4, 7}));
+}
+
+TEST_F(GgufTest, SpecialTokensOfPhi3TakeTheSpacesBehindThem) {
+  AddFewPieces();
+  EXPECT_EQ(Ids("<turn>  a"), (std::vector<TokenId>{9, 3, 3, 7}));
+  AddText("general.name", "Phi-3 mini");
+  EXPECT_EQ(Ids("<turn>  a"), (std::vector<TokenId>{9, 7}));
+}
+
+// The ids of the library that defines tokenizer.json, for the tokenizer of Llama 2. Its scores count down with the ids,
+// but for runs of spaces, which were added to it.
+TEST_F(GgufTest, TheSameIdsAsFromTheFileThatWasConverted) {
+  const std::filesystem::path shared = testing_support::SharedDir() / "tokenizers";
+  ROOST_SKIP_WITHOUT(shared);
+  constexpr std::uint32_t kFirstPiece = 259;
+  std::ifstream file(shared / "llama-spm.tokenizer.json");
+  const std::string source((std::istreambuf_iterator<char>(file)), {});
+  const json::Document whole(source);
+  std::vector<std::string> tokens(32'000);
+  std::vector<float> scores(tokens.size());
+  std::vector<std::int32_t> types(tokens.size(), 1);
+  const json::Object vocab = *json::At<json::Object>(whole.root(), "/model/vocab");
+  for (const auto& [token, id] : vocab) tokens[std::uint64_t{id}] = std::string(token);
+  for (std::uint32_t id = 0; id < tokens.size(); ++id) {
+    scores[id] = id < kFirstPiece ? 0 : -static_cast<float>(id - kFirstPiece);
+    types[id] = id < 3 ? 3 : id < kFirstPiece ? 6 : 1;
+    const bool is_spaces = tokens[id].size() > 3 && tokens[id].find_first_not_of("\u2581") == std::string::npos;
+    if (is_spaces) scores[id] = -1e9F;
+  }
+  types[0] = 1;  // a text with "<unk>" is no unknown token there
   AddText("tokenizer.ggml.model", "llama");
+  AddTexts("tokenizer.ggml.tokens", tokens);
+  AddFractions("tokenizer.ggml.scores", scores);
+  AddNumbers("tokenizer.ggml.token_type", types);
+  AddNumber("tokenizer.ggml.bos_token_id", 1);
+  const Result<DescribedModel> model = Describe();
+  ASSERT_TRUE(model.ok()) << model.error().ToString();
+  const auto tokenizer = *Tokenizer::FromJson(model->text.tokenizer_json, "model.gguf");
+  std::ifstream cases(shared / "llama-spm.cases.jsonl");
+  std::size_t count = 0;
+  for (std::string line; std::getline(cases, line); ++count) {
+    const json::Document expected(line);
+    const std::string text(*json::At<std::string_view>(expected.root(), "text"));
+    std::vector<TokenId> ids;
+    for (const json::Element id : json::ElementsAt(expected.root(), "ids_with_special")) {
+      ids.push_back(static_cast<TokenId>(std::uint64_t{id}));
+    }
+    EXPECT_EQ(*tokenizer->Encode(text, SpecialTokens::kAdd), ids) << text;
+  }
+  EXPECT_GE(count, 200U);
+}
+
+TEST_F(GgufTest, OtherTokenizersAreRefusedByName) {
+  AddText("tokenizer.ggml.model", "bert");
   Result<DescribedModel> model = Describe();
   ASSERT_FALSE(model.ok());
   EXPECT_EQ(model.error().field, "tokenizer.ggml.model");
-  EXPECT_THAT(model.error().message, HasSubstr("'llama'"));
+  EXPECT_THAT(model.error().message, HasSubstr("'bert'"));
   entries_.clear();
   count_ = 0;
   AddDemo("kimi-k2");
@@ -230,6 +334,21 @@ TEST_F(GgufTest, SizesBeyondAnyFileAreErrors) {
   EXPECT_FALSE(Describe().ok());
   EXPECT_FALSE(Describe("PK34").ok());
   EXPECT_FALSE(DescribeGguf("/nowhere/model.gguf", {}).ok());
+}
+
+TEST_F(GgufTest, PiecesWithoutScoresAreErrors) {
+  AddText("tokenizer.ggml.model", "llama");
+  AddTexts("tokenizer.ggml.tokens", {"a", "b"});
+  EXPECT_EQ(Describe().error().field, "tokenizer.ggml.scores");
+  AddFractions("tokenizer.ggml.scores", {0});
+  EXPECT_EQ(Describe().error().field, "tokenizer.ggml.scores");
+  AddFractions("tokenizer.ggml.scores", {0, 0});
+  EXPECT_TRUE(Describe().ok());
+  AddNumber("tokenizer.ggml.unknown_token_id", 2);
+  EXPECT_EQ(Describe().error().field, "tokenizer.ggml.unknown_token_id");
+  AddNumber("tokenizer.ggml.unknown_token_id", 1);
+  AddTexts("tokenizer.ggml.tokens", {std::string(2000, 'a'), ""});
+  EXPECT_EQ(Describe().error().field, "tokenizer.ggml.tokens");
 }
 
 TEST_F(GgufTest, ListsOfOtherLengthsAreErrors) {

@@ -3,21 +3,25 @@
 //
 //   "GGUF" version tensors n │ n × (key, type, value) │ tensors …
 //
-// Only byte-level BPE whose rule is known here is read; a file with another tokenizer is refused by name.
+// Read are SentencePiece's BPE, and byte-level BPE whose rule is known here; a file with another tokenizer is refused
+// by name.
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cctype>
 #include <cstdint>
 #include <cstring>
 #include <fstream>
+#include <functional>
 #include <map>
 #include <optional>
 #include <span>
 #include <string>
 #include <type_traits>
+#include <unordered_set>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -40,8 +44,8 @@ constexpr std::uint64_t kMaxStringBytes = std::uint64_t{16} << 20U;
 constexpr std::uint64_t kMaxListItems = std::uint64_t{16} << 20U;
 constexpr std::uint64_t kMaxTextBytes = std::uint64_t{256} << 20U;  // of all
 
-using Value =
-    std::variant<std::int64_t, double, bool, std::string, std::vector<std::string>, std::vector<std::int64_t>>;
+using Value = std::variant<std::int64_t, double, bool, std::string, std::vector<std::string>, std::vector<std::int64_t>,
+                           std::vector<double>>;
 using Entries = std::map<std::string, Value>;
 
 enum class Type : std::uint32_t { kU8, kI8, kU16, kI16, kU32, kI32, kF32, kBool, kString, kList, kU64, kI64, kF64 };
@@ -128,19 +132,22 @@ class Reader {
     return Damaged("has a value of an unknown type");
   }
 
-  // Lists of numbers with fractions are read and not kept.
+  // Lists of flags are read and not kept.
   Result<Value> ReadList() {
     ROOST_ASSIGN_OR_RETURN(const std::uint32_t type, Number<std::uint32_t>());
     ROOST_ASSIGN_OR_RETURN(const std::uint64_t count, Number<std::uint64_t>());
     if (count > kMaxListItems || Type{type} == Type::kList) return Damaged("has too long or too deep a list");
     std::vector<std::string> texts;
     std::vector<std::int64_t> numbers;
+    std::vector<double> fractions;
     for (std::uint64_t i = 0; i < count; ++i) {
       ROOST_ASSIGN_OR_RETURN(Value value, ReadValue(Type{type}));
       if (auto* const text = std::get_if<std::string>(&value)) texts.push_back(std::move(*text));
       if (const auto* const number = std::get_if<std::int64_t>(&value)) numbers.push_back(*number);
+      if (const auto* const fraction = std::get_if<double>(&value)) fractions.push_back(*fraction);
     }
-    return Type{type} == Type::kString ? Value(std::move(texts)) : Value(std::move(numbers));
+    if (Type{type} == Type::kString) return Value(std::move(texts));
+    return fractions.empty() ? Value(std::move(numbers)) : Value(std::move(fractions));
   }
 
   const std::filesystem::path& path_;
@@ -161,6 +168,72 @@ T Get(const Entries& entries, const std::string& key, T otherwise = {}) {
 }
 
 // ---- the tokenizer ----
+
+enum class TokenKind : std::int64_t { kNormal = 1, kUnknown, kControl, kUserDefined, kUnused, kByte };
+
+// The texts and kinds of the tokens, by id.
+struct TokenList {
+  const std::vector<std::string>& texts;
+  std::vector<TokenKind> kinds;
+};
+
+Result<TokenList> TokensOf(const Entries& entries) {
+  const auto* const texts = Find<std::vector<std::string>>(entries, "tokenizer.ggml.tokens");
+  if (texts == nullptr || texts->empty()) return InvalidArgument("tokenizer.ggml.tokens", "is missing");
+  TokenList tokens{*texts, std::vector<TokenKind>(texts->size(), TokenKind::kNormal)};
+  if (const auto* const types = Find<std::vector<std::int64_t>>(entries, "tokenizer.ggml.token_type")) {
+    if (types->size() != texts->size())
+      return InvalidArgument("tokenizer.ggml.token_type", "is not one for each token");
+    std::transform(types->begin(), types->end(), tokens.kinds.begin(),
+                   [](std::int64_t type) { return TokenKind{type}; });
+  }
+  return tokens;
+}
+
+void WriteAddedTokens(JsonWriter& json, const TokenList& tokens, std::span<const TokenKind> which,
+                      const std::function<bool(const std::string&)>& takes_spaces) {
+  json.Key("added_tokens").BeginArray();
+  for (std::size_t id = 0; id < tokens.kinds.size(); ++id) {
+    if (std::find(which.begin(), which.end(), tokens.kinds[id]) == which.end()) continue;
+    json.BeginObject().Key("id").Number(id).Key("content").String(tokens.texts[id]);
+    for (const char* const flag : {"single_word", "lstrip", "normalized"}) json.Key(flag).Bool(false);
+    json.Key("rstrip").Bool(takes_spaces(tokens.texts[id]));
+    json.Key("special").Bool(tokens.kinds[id] != TokenKind::kUserDefined).EndObject();
+  }
+  json.EndArray();
+}
+
+// The token that is put before every text, if one is.
+std::optional<std::int64_t> BeginningToken(const Entries& entries, const TokenList& tokens, bool is_usual) {
+  const auto bos = Get<std::int64_t>(entries, "tokenizer.ggml.bos_token_id", -1);
+  const bool has_bos = bos >= 0 && static_cast<std::uint64_t>(bos) < tokens.texts.size();
+  if (!has_bos || !Get<bool>(entries, "tokenizer.ggml.add_bos_token", is_usual)) return std::nullopt;
+  return bos;
+}
+
+// Puts `token` before every text.
+void WriteFrame(JsonWriter& json, const std::string& token, std::int64_t id) {
+  const auto special = [&json, &token] {
+    json.BeginObject().Key("SpecialToken").BeginObject().Key("id").String(token).Key("type_id").Number(0);
+    json.EndObject().EndObject();
+  };
+  const auto sequence = [&json](std::string_view name, int type) {
+    json.BeginObject().Key("Sequence").BeginObject().Key("id").String(name).Key("type_id").Number(type);
+    json.EndObject().EndObject();
+  };
+  json.BeginObject().Key("type").String("TemplateProcessing").Key("single").BeginArray();
+  special();
+  sequence("A", 0);
+  json.EndArray().Key("pair").BeginArray();
+  special();
+  sequence("A", 0);
+  sequence("B", 1);
+  json.EndArray().Key("special_tokens").BeginObject().Key(token).BeginObject().Key("id").String(token);
+  json.Key("ids").BeginArray().Number(id).EndArray().Key("tokens").BeginArray().String(token).EndArray();
+  json.EndObject().EndObject().EndObject();
+}
+
+// ---- byte-level BPE ----
 
 #define ROOST_CONTRACTIONS R"((?i:'s|'t|'re|'ve|'m|'ll|'d))"
 #define ROOST_SPACES R"(\s*[\r\n]+|\s+(?!\S)|\s+)"
@@ -210,16 +283,12 @@ constexpr WordRule kWordRules[] = {
 #undef ROOST_SPACES
 
 Result<const WordRule*> RuleOf(const Entries& entries) {
-  const auto model = Get<std::string>(entries, "tokenizer.ggml.model");
-  if (model != "gpt2") return InvalidArgument("tokenizer.ggml.model", "'{}' is not supported: gpt2 is", model);
   const auto name = Get<std::string>(entries, "tokenizer.ggml.pre");
   for (const WordRule& rule : kWordRules) {
     if (!name.empty() && rule.names.find("," + name + ",") != std::string_view::npos) return &rule;
   }
   return InvalidArgument("tokenizer.ggml.pre", "'{}' is not supported", name);
 }
-
-enum class TokenKind : std::int64_t { kNormal = 1, kUnknown, kControl, kUserDefined, kUnused, kByte };
 
 void WriteByteLevel(JsonWriter& json, bool use_pattern) {
   json.BeginObject().Key("type").String("ByteLevel").Key("add_prefix_space").Bool(false);
@@ -239,65 +308,22 @@ void WritePreTokenizer(JsonWriter& json, const WordRule& rule) {
   json.EndArray().EndObject();
 }
 
-// Puts `token` before every text.
-void WriteFrame(JsonWriter& json, const std::string& token, std::int64_t id) {
-  const auto special = [&json, &token] {
-    json.BeginObject().Key("SpecialToken").BeginObject().Key("id").String(token).Key("type_id").Number(0);
-    json.EndObject().EndObject();
-  };
-  const auto sequence = [&json](std::string_view name, int type) {
-    json.BeginObject().Key("Sequence").BeginObject().Key("id").String(name).Key("type_id").Number(type);
-    json.EndObject().EndObject();
-  };
-  json.BeginObject().Key("type").String("TemplateProcessing").Key("single").BeginArray();
-  special();
-  sequence("A", 0);
-  json.EndArray().Key("pair").BeginArray();
-  special();
-  sequence("A", 0);
-  sequence("B", 1);
-  json.EndArray().Key("special_tokens").BeginObject().Key(token).BeginObject().Key("id").String(token);
-  json.Key("ids").BeginArray().Number(id).EndArray().Key("tokens").BeginArray().String(token).EndArray();
-  json.EndObject().EndObject().EndObject();
-}
-
-void WriteBpe(JsonWriter& json, const Entries& entries, const std::vector<TokenKind>& kinds, const WordRule& rule) {
-  const auto& tokens = *Find<std::vector<std::string>>(entries, "tokenizer.ggml.tokens");
-  json.BeginObject()
-      .Key("type")
-      .String("BPE")
-      .Key("ignore_merges")
-      .Bool(rule.ignores_merges)
-      .Key("vocab")
-      .BeginObject();
-  for (std::size_t id = 0; id < tokens.size(); ++id) {
-    if (kinds[id] == TokenKind::kNormal) json.Key(tokens[id]).Number(id);
+void WriteByteLevelBpe(JsonWriter& json, const Entries& entries, const TokenList& tokens, const WordRule& rule) {
+  json.BeginObject().Key("type").String("BPE").Key("ignore_merges").Bool(rule.ignores_merges);
+  json.Key("vocab").BeginObject();
+  for (std::size_t id = 0; id < tokens.texts.size(); ++id) {
+    if (tokens.kinds[id] == TokenKind::kNormal) json.Key(tokens.texts[id]).Number(id);
   }
   json.EndObject().Key("merges").BeginArray();
   for (const std::string& merge : Get<std::vector<std::string>>(entries, "tokenizer.ggml.merges")) json.String(merge);
   json.EndArray().EndObject();
 }
 
-// A tokenizer.json of the same ids.
-Result<std::string> TokenizerOf(const Entries& entries) {
+Result<void> WriteByteLevelTokenizer(JsonWriter& json, const Entries& entries, const TokenList& tokens) {
   ROOST_ASSIGN_OR_RETURN(const WordRule* const rule, RuleOf(entries));
-  const auto* const tokens = Find<std::vector<std::string>>(entries, "tokenizer.ggml.tokens");
-  if (tokens == nullptr || tokens->empty()) return InvalidArgument("tokenizer.ggml.tokens", "is missing");
-  std::vector<TokenKind> kinds(tokens->size(), TokenKind::kNormal);
-  if (const auto* const types = Find<std::vector<std::int64_t>>(entries, "tokenizer.ggml.token_type")) {
-    if (types->size() != tokens->size())
-      return InvalidArgument("tokenizer.ggml.token_type", "is not one for each token");
-    std::transform(types->begin(), types->end(), kinds.begin(), [](std::int64_t type) { return TokenKind{type}; });
-  }
-  JsonWriter json;
-  json.BeginObject().Key("version").String("1.0").Key("added_tokens").BeginArray();
-  for (std::size_t id = 0; id < kinds.size(); ++id) {
-    if (kinds[id] != TokenKind::kControl && kinds[id] != TokenKind::kUserDefined) continue;
-    json.BeginObject().Key("id").Number(id).Key("content").String((*tokens)[id]);
-    for (const char* const flag : {"single_word", "lstrip", "rstrip", "normalized"}) json.Key(flag).Bool(false);
-    json.Key("special").Bool(kinds[id] == TokenKind::kControl).EndObject();
-  }
-  json.EndArray().Key("normalizer");
+  WriteAddedTokens(json, tokens, std::array{TokenKind::kControl, TokenKind::kUserDefined},
+                   [](const std::string& /*token*/) { return false; });
+  json.Key("normalizer");
   if (rule->composes) {
     json.BeginObject().Key("type").String("NFC").EndObject();
   } else {
@@ -306,17 +332,137 @@ Result<std::string> TokenizerOf(const Entries& entries) {
   json.Key("pre_tokenizer");
   WritePreTokenizer(json, *rule);
   json.Key("post_processor");
-  const auto bos = Get<std::int64_t>(entries, "tokenizer.ggml.bos_token_id", -1);
-  const bool has_bos = bos >= 0 && static_cast<std::uint64_t>(bos) < tokens->size();
-  if (has_bos && Get<bool>(entries, "tokenizer.ggml.add_bos_token", rule->adds_bos)) {
-    WriteFrame(json, (*tokens)[static_cast<std::size_t>(bos)], bos);
+  if (const auto bos = BeginningToken(entries, tokens, rule->adds_bos)) {
+    WriteFrame(json, tokens.texts[static_cast<std::size_t>(*bos)], *bos);
   } else {
     WriteByteLevel(json, false);
   }
   json.Key("decoder");
   WriteByteLevel(json, false);
   json.Key("model");
-  WriteBpe(json, entries, kinds, *rule);
+  WriteByteLevelBpe(json, entries, tokens, *rule);
+  return {};
+}
+
+// ---- SentencePiece ----
+
+constexpr std::size_t kMaxPieceBytes = 1024;
+constexpr std::string_view kSpace = "\u2581";  // as pieces have it
+
+struct PieceMerge {
+  std::string_view left;
+  std::string_view right;
+  double score = 0;  // of the piece
+};
+
+// SentencePiece merges what gives the piece of the highest score; the lists of tokenizer.json name pairs. Of the pairs
+// of one piece that with the longer front goes first, as where models' files are converted. O(n · longest) for n bytes
+// of pieces.
+std::vector<PieceMerge> MergesOf(const TokenList& tokens, std::span<const double> scores) {
+  std::unordered_set<std::string_view> pieces;
+  for (std::size_t id = 0; id < tokens.texts.size(); ++id) {
+    if (tokens.kinds[id] == TokenKind::kNormal) pieces.insert(tokens.texts[id]);
+  }
+  std::vector<PieceMerge> merges;
+  for (std::size_t id = 0; id < tokens.texts.size(); ++id) {
+    if (tokens.kinds[id] != TokenKind::kNormal) continue;
+    const std::string_view piece = tokens.texts[id];
+    for (std::size_t front = std::max<std::size_t>(piece.size(), 1); --front > 0;) {
+      const PieceMerge merge{piece.substr(0, front), piece.substr(front), scores[id]};
+      if (pieces.contains(merge.left) && pieces.contains(merge.right)) merges.push_back(merge);
+    }
+  }
+  std::stable_sort(merges.begin(), merges.end(),
+                   [](const PieceMerge& a, const PieceMerge& b) { return a.score > b.score; });
+  return merges;
+}
+
+// The special tokens of Phi-3 take the spaces behind them, which a file tells by the model's name alone.
+std::function<bool(const std::string&)> SpaceTakers(const Entries& entries) {
+  std::string name = Get<std::string>(entries, "general.name");
+  std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::tolower(c); });
+  const bool is_phi = name.find("phi-3") != std::string::npos || name.find("phi3") != std::string::npos;
+  return [is_phi](const std::string& token) {
+    return is_phi && token != "<unk>" && token != "<s>" && token != "<|endoftext|>";
+  };
+}
+
+void WritePieces(JsonWriter& json, const TokenList& tokens, std::span<const double> scores, std::size_t unknown) {
+  json.BeginObject().Key("type").String("BPE").Key("unk_token").String(tokens.texts[unknown]);
+  json.Key("fuse_unk").Bool(true).Key("byte_fallback").Bool(true).Key("vocab").BeginObject();
+  for (std::size_t id = 0; id < tokens.texts.size(); ++id) {
+    const TokenKind kind = tokens.kinds[id];
+    const bool is_piece = kind == TokenKind::kNormal || kind == TokenKind::kByte || id == unknown;
+    if (is_piece) json.Key(tokens.texts[id]).Number(id);
+  }
+  json.EndObject().Key("merges").BeginArray();
+  for (const PieceMerge& merge : MergesOf(tokens, scores)) {
+    json.BeginArray().String(merge.left).String(merge.right).EndArray();
+  }
+  json.EndArray().EndObject();
+}
+
+void WriteReplace(JsonWriter& json, std::string_view from, std::string_view to) {
+  json.BeginObject().Key("type").String("Replace").Key("pattern").BeginObject().Key("String").String(from).EndObject();
+  json.Key("content").String(to).EndObject();
+}
+
+void WriteSequence(JsonWriter& json, std::string_view list, const std::function<void()>& items) {
+  json.BeginObject().Key("type").String("Sequence").Key(list).BeginArray();
+  items();
+  json.EndArray().EndObject();
+}
+
+// A space is put before each text, and behind each special token, unless the file says otherwise.
+Result<void> WritePieceTokenizer(JsonWriter& json, const Entries& entries, const TokenList& tokens) {
+  const auto* const scores = Find<std::vector<double>>(entries, "tokenizer.ggml.scores");
+  if (scores == nullptr || scores->size() != tokens.texts.size()) {
+    return InvalidArgument("tokenizer.ggml.scores", "is not one for each token");
+  }
+  if (std::any_of(tokens.texts.begin(), tokens.texts.end(), [](auto& text) { return text.size() > kMaxPieceBytes; })) {
+    return InvalidArgument("tokenizer.ggml.tokens", "has one of more than {} bytes", kMaxPieceBytes);
+  }
+  const auto unknown = static_cast<std::uint64_t>(Get<std::int64_t>(entries, "tokenizer.ggml.unknown_token_id", 0));
+  if (unknown >= tokens.texts.size()) return InvalidArgument("tokenizer.ggml.unknown_token_id", "is no token");
+  const bool adds_space = Get<bool>(entries, "tokenizer.ggml.add_space_prefix", true);
+  WriteAddedTokens(json, tokens, std::array{TokenKind::kControl, TokenKind::kUserDefined, TokenKind::kUnknown},
+                   SpaceTakers(entries));
+  json.Key("normalizer");
+  WriteSequence(json, "normalizers", [&] {
+    if (adds_space) json.BeginObject().Key("type").String("Prepend").Key("prepend").String(kSpace).EndObject();
+    WriteReplace(json, " ", kSpace);
+  });
+  json.Key("pre_tokenizer").Null().Key("post_processor");
+  if (const auto bos = BeginningToken(entries, tokens, true)) {
+    WriteFrame(json, tokens.texts[static_cast<std::size_t>(*bos)], *bos);
+  } else {
+    json.Null();
+  }
+  json.Key("decoder");
+  WriteSequence(json, "decoders", [&] {
+    WriteReplace(json, kSpace, " ");
+    json.BeginObject().Key("type").String("ByteFallback").EndObject();
+    json.BeginObject().Key("type").String("Fuse").EndObject();
+    if (!adds_space) return;
+    json.BeginObject().Key("type").String("Strip").Key("content").String(" ");
+    json.Key("start").Number(1).Key("stop").Number(0).EndObject();
+  });
+  json.Key("model");
+  WritePieces(json, tokens, *scores, unknown);
+  return {};
+}
+
+// A tokenizer.json of the same ids.
+Result<std::string> TokenizerOf(const Entries& entries) {
+  const auto model = Get<std::string>(entries, "tokenizer.ggml.model");
+  if (model != "gpt2" && model != "llama") {
+    return InvalidArgument("tokenizer.ggml.model", "'{}' is not supported: gpt2 and llama are", model);
+  }
+  ROOST_ASSIGN_OR_RETURN(const TokenList tokens, TokensOf(entries));
+  JsonWriter json;
+  json.BeginObject().Key("version").String("1.0");
+  ROOST_RETURN_IF_ERROR(model == "gpt2" ? WriteByteLevelTokenizer(json, entries, tokens)
+                                        : WritePieceTokenizer(json, entries, tokens));
   json.EndObject();
   return json.Take();
 }
