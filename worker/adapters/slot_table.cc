@@ -214,7 +214,9 @@ SlotTable::Grant SlotTable::Place(std::size_t index, Wanted wanted, Instant now)
   slot.use = SlotUse::kOurs;
   slot.save_due.reset();
   slot.promised = found;
-  slot.tokens_before = before.tokens;
+  const std::size_t common = before.root == wanted.root ? CommonBlocks(wanted.hashes, before.hashes) : 0;
+  slot.before_its_end =
+      common > 0 ? std::min((static_cast<std::uint32_t>(common) + 1) * kGrainTokens, before.tokens) : 0;
   slot.is_computed = false;
   slot.task.reset();
   slot.changed = now;
@@ -295,7 +297,7 @@ void SlotTable::OnFound(CallId call, std::uint32_t tokens) {
   if (wanted.is_erased) tokens = std::min(tokens, slot->held.tokens);
   Held next = PrefixOf(wanted, slot->held, tokens, slot->changed);
   // The server went on in the middle of what was there, so it has a checkpoint there.
-  const bool is_point = options_.goes_on_at_points && tokens > 0 && tokens < slot->tokens_before;
+  const bool is_point = options_.goes_on_at_points && tokens > 0 && tokens < slot->before_its_end;
   if (is_point && (next.points.empty() || next.points.back() < tokens)) next.points.push_back(tokens);
   Replace(slot->held, std::move(next));
 }

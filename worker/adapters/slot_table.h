@@ -173,7 +173,7 @@ class SlotTable final : public BlockSource {
     SlotUse use = SlotUse::kIdle;
     std::optional<Wanted> request = {};  // of kOurs; of kMoving, if one waits
     std::uint32_t promised = 0;
-    std::uint32_t tokens_before = 0;                   // that it held before the request
+    std::uint32_t before_its_end = 0;                  // fewer tokens are in the middle of what it held before
     std::optional<std::uint64_t> younger_tokens = {};  // in memory than the entry that it is to find there
     bool is_computed = false;
     int idle_pages = 0;     // of kEnding
