@@ -1116,7 +1116,7 @@ struct EvictAnswer {
   # Left the cache while requests used them: each is free when the last of these requests ends.
 
   outcome @3 :Bool = false $choice(type = "EvictOutcome", no = "kDone", yes = "kRefused");
-  # True: the worker has too many of these orders already, and did nothing.
+  # True: the worker has too many of these orders already, and did nothing; or something is left that it can not erase.
 
   diskBlockCount @4 :UInt32 = 0;
   # Of the blocks named, so many are gone from the worker's disk, too.

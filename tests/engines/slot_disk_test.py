@@ -116,6 +116,40 @@ class SlotDiskSuite(DiskFleet):
         wait_until(lambda: len(self.entries()) == 1 and self.entries() != before, "the longer one")
         wait_until(lambda: len(list(self.folder.glob("*.slot"))) == 1, "that the shorter one goes")
 
+    def test_an_eviction_erases_slots_and_files(self):
+        router = self.disk_fleet()
+        prompts = [prompt_of(seed) for seed in range(3)]
+        for prompt in prompts:
+            self.ask(router, prompt)
+        self.await_entries(3)
+        answer = router.request("POST", "/admin/v1/evict", {"model": "demo-model", "prompt": prompts[2][:320]})
+        self.assertEqual(answer.status, 200, answer.body)
+        self.assertEqual(len(list(self.folder.glob("*.slot"))), 2)
+        self.assertEqual(len(self.entries()), 2)
+        self.assertGreaterEqual(answer.json()["disk_blocks"], len(prompts[2]) // GRAIN)
+        self.assertTrue(answer.json()["workers"][0]["answered"], answer.body)
+        self.assertEqual(self.ask(router, prompts[2]), 0)
+        self.assertGreaterEqual(self.ask(router, prompts[0]), len(prompts[0]) - GRAIN)
+        self.await_entries(3)
+        answer = router.request("POST", "/admin/v1/evict", {"model": "demo-model", "prompt": prompts[0][:8]})
+        self.assertTrue(answer.json()["workers"][0]["answered"], answer.body)
+        self.assertEqual(list(self.folder.glob("*.slot")), [])
+        for prompt in prompts:
+            self.assertEqual(self.ask(router, prompt), 0)
+
+    def test_a_folder_is_one_workers(self):
+        """A second one would take the file that the first is saving for what a killed worker left."""
+        router = self.disk_fleet()
+        self.ask(router, prompt_of(1))
+        self.await_entries(1)
+        (self.folder / ("ab" * 16 + ".slot")).write_bytes(b"under way")
+        flags = ("--engine", "llama.cpp", "--engine-url", f"http://127.0.0.1:{self.servers[0].port}", *self.worker_flags)
+        done = openai_test.subprocess.run([openai_test.BIN / "roost-worker", *flags], capture_output=True, text=True, timeout=60, check=False)
+        self.assertEqual(done.returncode, 78, done.stderr)
+        self.assertIn(f"slot-directory: {self.folder} is used by another process", done.stderr)
+        self.assertEqual(len(list(self.folder.glob("*.slot"))), 2)
+        self.assertEqual(len(self.entries()), 1)
+
     def test_damaged_files_are_not_used(self):
         """The server itself would die of the first, and answer from the second."""
         router = self.disk_fleet()
@@ -228,6 +262,17 @@ class SlotDiskTest(SlotDiskSuite, unittest.TestCase):
         self.assertEqual(self.entries(), [])
         self.restart_worker(router)
         self.assertEqual(list(self.folder.glob("*.slot")), [])
+
+    def test_an_eviction_waits_for_the_file_that_is_written(self):
+        router = self.disk_fleet("--save-us", "5000")
+        self.ask(router, prompt_of(1))
+        wait_until(lambda: list(self.folder.glob("*.slot")), "a save")
+        self.assertEqual(self.entries(), [])
+        answer = router.request("POST", "/admin/v1/evict", {"model": "demo-model", "prompt": prompt_of(1)})
+        self.assertTrue(answer.json()["workers"][0]["answered"], answer.body)
+        self.assertEqual([move[0] for move in self.moves()], ["save"])
+        self.assertEqual([path.name for path in self.folder.iterdir()], ["lock"])
+        self.assertEqual(self.ask(router, prompt_of(1)), 0)
 
     def test_a_folder_that_is_not_the_servers(self):
         with tempfile.TemporaryDirectory() as other:

@@ -5,6 +5,13 @@ the first token and the share of the prompts' tokens that were found, by who cho
     slots   Roost, without                     robin   one server after the other
     openai  Roost, --engine openai             least   the server with the fewest requests under way
                                                one     a single server
+
+With --promises COUNT [CASE …] one server with three slots behind Roost, prompts of sessions that grow, part and begin anew, one after
+the other: how many find what the router promised, in whole blocks, and how many less.
+
+    full     the demo model            windows  a small Gemma 3, checkpoints 256 tokens apart
+    memory   with the server's memory  hybrid   a small LFM2, likewise
+    foreign  while another client uses the server
 """
 
 import concurrent.futures
@@ -21,6 +28,7 @@ import urllib.parse
 
 from llama_cpp_test import LlamaServer
 from openai_test import Cluster, wait_until
+from slots_test import GRAIN, VOCABULARY, posted
 
 SESSIONS, TURNS = 6, 6
 PAUSE = 6  # at most so many seconds between turns
@@ -115,7 +123,67 @@ def measure(mode, memory_mib):
     print(f"figure slots_{mode}_{memory_mib}_found {100 * sum(found) / sum(prompts):.1f} %", flush=True)
 
 
+CASES = {"full": ("--cache-ram", "0"), "memory": (), "foreign": ("--cache-ram", "0"),
+         "windows": ("--kind", "windows", "--checkpoint-min-step", "256", "--cache-ram", "0"),
+         "hybrid": ("--kind", "hybrid", "--checkpoint-min-step", "256", "--cache-ram", "0")}
+
+
+def promises(case, count):
+    """(promised, found) tokens of each prompt."""
+    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
+        server = LlamaServer("--slots", "3", "--context", "12288", "--gguf", f"{folder}/model.gguf", *CASES[case])
+        stack.callback(server.kill)
+        cluster = stack.enter_context(Cluster())
+        router = cluster.start_router()
+        cluster.start_worker("box", "--engine", "llama.cpp", "--engine-url", f"http://127.0.0.1:{server.port}",
+                             "--engine-timeout-seconds", "300", model="")
+        wait_until(lambda: [w["ready"] for w in router.workers()] == [True], "a ready worker")
+        draw = random.Random(3)
+
+        def some(least, most):
+            return [draw.randrange(VOCABULARY) for _ in range(draw.randrange(least, most))]
+
+        system = some(200, 201)
+        sessions = [system + some(100, 600) for _ in range(5)]
+        outcomes = []
+        for turn in range(count):
+            if case == "foreign" and turn % 4 == 3:
+                posted(server.port, "/completion", {"prompt": some(50, 400), "n_predict": 2})
+                time.sleep(draw.random())
+            number = draw.randrange(len(sessions))
+            session = sessions[number]
+            if len(session) > 3000 or draw.random() < 0.03:
+                session = system + some(100, 600)
+            elif draw.random() < 0.1:  # the last turn is asked anew
+                session = session[:-draw.randrange(1, 300)]
+            session = session + some(10, 150)
+            answer = router.completion(session, max_tokens=8, temperature=0, ignore_eos=True, return_token_ids=True)
+            if answer.status != 200:
+                raise RuntimeError(f"{answer.status} {answer.body}")
+            sessions[number] = session + answer.json()["choices"][0]["token_ids"]
+            decision = router.decisions(1)[0]
+            outcomes.append((decision["predicted"]["cached_tokens"], decision["actual"]["cached_tokens"]))
+        return outcomes
+
+
+def tell_promises(case, count):
+    outcomes = promises(case, count)
+    equal = sum(abs(promised - found) <= 1 or promised == found // GRAIN * GRAIN for promised, found in outcomes)
+    over = [(i, promised, found) for i, (promised, found) in enumerate(outcomes) if promised > found + 1]
+    print(f"figure slots_promised_{case}_prompts {len(outcomes)} prompts")
+    print(f"figure slots_promised_{case}_equal {100 * equal / count:.1f} %")
+    print(f"figure slots_promised_{case}_too_much {100 * len(over) / count:.2f} %")
+    print(f"figure slots_promised_{case}_found {100 * sum(found > 0 for _, found in outcomes) / count:.1f} %", flush=True)
+    print(f"{case}: too much: {over[:20]}", file=sys.stderr)
+    under = [(i, promised, found) for i, (promised, found) in enumerate(outcomes) if promised < found // GRAIN * GRAIN - 1]
+    print(f"{case}: too little: {len(under)} {under[:20]}", file=sys.stderr)
+
+
 def main():
+    if sys.argv[1:2] == ["--promises"]:
+        for case in sys.argv[3:] or CASES:
+            tell_promises(case, int(sys.argv[2]))
+        return
     modes = sys.argv[1:] or MODES
     for memory_mib in (2, 8192):  # a quarter of the sessions' bytes, and the server's default
         for mode in modes:

@@ -156,6 +156,7 @@ void AdapterEngine::FillSlots() {
       for (const std::uint32_t slot : moves_->TakeMoved()) {
         if (const auto grant = slots_->OnMoved(slot, clock_.Now())) SendInSlot(*grant);
       }
+      while (std::optional<SlotMove> move = slots_->NextErase()) moves_->Begin(*std::move(move));
     }
     const std::optional<SlotTable::Grant> grant = slots_->Next(clock_.Now());
     if (!grant) return;
@@ -216,6 +217,15 @@ void AdapterEngine::StartOtherChoices(RequestKey key) {
   for (std::uint32_t choice = 1; choice < found->second.generate.sample_count; ++choice) {
     if (Result<void> started = StartCall(key, found->second, choice); !started.ok()) return Fail(key, started.error());
   }
+}
+
+void AdapterEngine::Evict(LinkId link, const wire::Evict& order) {
+  moves_->Evict(link, order);
+  FillSlots();
+}
+
+std::vector<EngineAnswer> AdapterEngine::TakeAnswers() {
+  return moves_ ? moves_->TakeAnswers() : std::vector<EngineAnswer>();
 }
 
 void AdapterEngine::Cancel(RequestKey key) { EndRequest(key, wire::FinishReason::kCancelled, std::nullopt); }

@@ -118,6 +118,11 @@ class AdapterEngine {
   void Cancel(RequestKey key);
   void CancelLink(LinkId link);
 
+  // Where slots are saved it erases what an order names, and answers once that is done: see SlotMoves. Not elsewhere.
+  [[nodiscard]] bool evicts() const { return moves_.has_value(); }
+  void Evict(LinkId link, const wire::Evict& order);
+  [[nodiscard]] std::vector<EngineAnswer> TakeAnswers();
+
   // The host passes on requests beside these, whose open calls count as these do.
   void NoteForwards(const ForwardCalls& forwards);
   // kUnavailable and kOverloaded as Submit, for so many calls more.

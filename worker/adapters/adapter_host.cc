@@ -236,6 +236,12 @@ void AdapterHost::Apply(const CancelLinkCommand& command) {
   forwards_.CancelLink(command.link);
 }
 
+void AdapterHost::Apply(const OrderCommand& command) {
+  const auto* const evict = std::get_if<wire::Evict>(&command.order);
+  if (evict != nullptr && engine_.evicts()) return engine_.Evict(command.link, *evict);
+  outbox_.Answer({command.link, RefusalOf(command.order)});
+}
+
 void AdapterHost::Apply(ForwardPart command) {
   engine_.NoteForwards(forwards_);
   if (auto* const body = std::get_if<wire::ForwardBody>(&command.what)) {
@@ -263,6 +269,7 @@ void AdapterHost::PollBlocks() {
 
 // No event is taken between a report and the snapshot after it, so the snapshot holds what the reports have told.
 void AdapterHost::PublishRound() {
+  for (EngineAnswer& answer : engine_.TakeAnswers()) outbox_.Answer(std::move(answer));
   outbox_.TellOfLoss();
   PublishStanding();
   PublishForwarded();
@@ -567,6 +574,7 @@ AdapterWorker::AdapterWorker(ConnectedEngine engine, const EngineSurroundings& s
       options_(engine.options),
       sends_events_(engine.feed != nullptr || engine.slots != nullptr),
       cache_absence_(std::move(engine.cache_absence)),
+      evicts_(engine.slots != nullptr && engine.slots->shelf() != nullptr),
       checkpoints_((engine.feed != nullptr && engine.feed->has_checkpoints()) ||
                    (engine.slots != nullptr && engine.slots->has_checkpoints())),
       disk_(engine.slots != nullptr && engine.slots->shelf() != nullptr ? engine.slots->shelf()->start() : DiskStart()),
@@ -589,6 +597,7 @@ void AdapterWorker::Describe(wire::Hello& hello) const {
   hello.engine = OneLine(fmt::format("{} {}", protocol_.name(), facts_.version), wire::kMaxHostBytes);
   hello.cache_absence = OneLine(cache_absence_, kMaxAbsenceBytes);
   hello.checkpoints = checkpoints_;
+  if (evicts_) hello.features.insert({wire::Feature::kEvicts, wire::Feature::kEvictsBlocks});
   // Routers read no prompts for it: its requests are handed on as they are.
   if (!facts_.generates) hello.tokenizer_digest.clear();
   if (!facts_.generates) hello.keeps_prefixes = false;

@@ -6,8 +6,8 @@
 //
 // A round: commands, arrivals over HTTP and from the block source, timers; then one StepReport if there is anything to
 // tell. Output that does not fit the outbox is dropped, and an OutputLost follows as soon as there is room, as from the
-// thread of an own engine (engine_thread.h). Pins and evictions are refused, and no prefix is told: the engine's cache
-// is its own.
+// thread of an own engine (engine_thread.h). Pins are refused, and no prefix is told: the engine's cache is its own. So
+// are evictions, but of slots that are saved.
 //
 // Threads: as EngineHost says. The block source and the calls are used on the engine's thread only, once it is started.
 #pragma once
@@ -124,8 +124,7 @@ class AdapterHost final : public EngineHost {
   void Apply(const CancelLinkCommand& command);
   void Apply(ForwardPart command);
   void Apply(const SnapshotCommand&) { snapshot_wanted_ = true; }
-  // The engine's cache is its own.
-  void Apply(const OrderCommand& command) { outbox_.Answer({command.link, RefusalOf(command.order)}); }
+  void Apply(const OrderCommand& command);
   void Apply(const NudgeCommand&) {}
 
   const Clock& clock_;
@@ -202,6 +201,7 @@ class AdapterWorker final : public WorkerEngine {
   const AdapterOptions options_;
   const bool sends_events_;
   const std::string cache_absence_;
+  const bool evicts_;
   const bool checkpoints_;  // as the first replay told
   const DiskStart disk_;
   AdapterHost host_;

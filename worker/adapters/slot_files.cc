@@ -24,7 +24,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kEntryMagic = "RSLE\x01";
+constexpr std::string_view kEntryMagic = "RSLE\x02";
 constexpr std::string_view kFileEnding = ".slot";
 constexpr std::string_view kEntryEnding = ".entry";
 constexpr std::string_view kTrialEnding = ".entry.new";
@@ -114,6 +114,7 @@ std::string EncodeEntry(const SavedSlot& saved) {
   std::string bytes(kEntryMagic);
   AppendHash(bytes, saved.origin);
   AppendHash(bytes, saved.root);
+  AppendHash(bytes, saved.tenant);
   AppendNumber(bytes, saved.hashes.size());
   for (const BlockHash hash : saved.hashes) AppendHash(bytes, hash);
   AppendNumber(bytes, saved.tokens);
@@ -125,7 +126,7 @@ std::string EncodeEntry(const SavedSlot& saved) {
 }
 
 Result<SavedSlot> DecodeEntry(std::string_view bytes, std::string name) {
-  constexpr std::size_t kFixedBytes = kEntryMagic.size() + 2 * sizeof(BlockHash) + 6 * sizeof(std::uint64_t);
+  constexpr std::size_t kFixedBytes = kEntryMagic.size() + 3 * sizeof(BlockHash) + 6 * sizeof(std::uint64_t);
   const Error error{ErrorCode::kDataLoss, "it is no entry of a saved slot", ""};
   if (bytes.size() < kFixedBytes || !bytes.starts_with(kEntryMagic)) return error;
   std::string_view end = bytes.substr(bytes.size() - sizeof(std::uint64_t));
@@ -136,6 +137,7 @@ Result<SavedSlot> DecodeEntry(std::string_view bytes, std::string name) {
   saved.name = std::move(name);
   saved.origin = TakeHash(bytes);
   saved.root = TakeHash(bytes);
+  saved.tenant = TakeHash(bytes);
   if (TakeNumber(bytes) != hash_bytes / sizeof(BlockHash) || hash_bytes % sizeof(BlockHash) != 0) return error;
   while (saved.hashes.size() < hash_bytes / sizeof(BlockHash)) saved.hashes.push_back(TakeHash(bytes));
   saved.tokens = static_cast<std::uint32_t>(TakeNumber(bytes));
@@ -219,14 +221,23 @@ bool SlotFiles::DoNext() {
     DoRemove(task->saved.name);
     return true;
   }
-  const Result<void> result = *task->job == Job::kKeep ? DoKeep(task->saved) : DoCheck(task->saved);
+  const Result<void> result = Do(*task);
   {
     const std::lock_guard lock(mutex_);
-    Done& done = done_.emplace_back(Done{*task->job, std::move(task->saved)});
+    Done& done = done_.emplace_back(Done{*task->job, std::move(task->saved), task->erasure});
     if (!result.ok()) done.error = result.error();
   }
   if (on_done_) on_done_();
   return true;
+}
+
+Result<void> SlotFiles::Do(Task& task) {
+  switch (*task.job) {
+    case Job::kKeep: return DoKeep(task.saved);
+    case Job::kCheck: return DoCheck(task.saved);
+    case Job::kErase: return DoErase(task.erased);
+  }
+  return {};
 }
 
 void SlotFiles::Push(Task task) {
@@ -241,6 +252,13 @@ void SlotFiles::Remove(std::string name) {
   SavedSlot saved;
   saved.name = std::move(name);
   Push({std::nullopt, std::move(saved)});
+}
+
+void SlotFiles::Erase(std::uint64_t number, std::vector<std::string> names) {
+  Task task(Job::kErase, {});
+  task.erasure = number;
+  task.erased = std::move(names);
+  Push(std::move(task));
 }
 
 std::vector<SlotFiles::Done> SlotFiles::TakeDone() {
@@ -282,6 +300,25 @@ Result<void> SlotFiles::WriteEntry(const SavedSlot& saved) const {
   if (rename(trial.c_str(), path.c_str()) != 0) return FileError(path, "written");
   const OpenFile folder(folder_, O_RDONLY | O_DIRECTORY);
   if (folder.descriptor() >= 0) (void)fsync(folder.descriptor());
+  return {};
+}
+
+Result<void> SlotFiles::DoErase(const std::vector<std::string>& names) {
+  left_over_.insert(left_over_.end(), names.begin(), names.end());
+  if (left_over_.empty()) return {};
+  std::optional<Error> error;
+  std::erase_if(left_over_, [&](const std::string& name) {
+    for (const std::string_view ending : {kEntryEnding, kFileEnding}) {
+      const fs::path path = PathOf(name, ending);
+      if (unlink(path.c_str()) == 0 || errno == ENOENT) continue;
+      error = FileError(path, "removed");
+      return false;
+    }
+    return true;
+  });
+  if (error) return *error;
+  const OpenFile folder(folder_, O_RDONLY | O_DIRECTORY);
+  if (folder.descriptor() < 0 || fsync(folder.descriptor()) != 0) return FileError(folder_, "written");
   return {};
 }
 

@@ -33,6 +33,7 @@ struct SavedSlot {
   std::string name;
   BlockHash origin;               // what has computed it; files of another origin are never restored
   BlockHash root;                 // of the requests that it may serve
+  BlockHash tenant = {};          // SlotTenant of the request that has left it
   std::vector<BlockHash> hashes;  // of its whole blocks
   std::uint32_t tokens = 0;
   double compute_seconds = 0;  // that computing it would take; 0: not known
@@ -42,7 +43,8 @@ struct SavedSlot {
   bool operator==(const SavedSlot&) const = default;
 };
 
-// The content of an entry: magic "RSLE", the fields in their order, little-endian, and XXH3-64 of all that.
+// The content of an entry: magic "RSLE" and a version, the fields in their order, little-endian, and XXH3-64 of all
+// that.
 [[nodiscard]] std::string EncodeEntry(const SavedSlot& saved);
 // kDataLoss: it is none. Its name is that of the file.
 [[nodiscard]] Result<SavedSlot> DecodeEntry(std::string_view bytes, std::string name);
@@ -52,10 +54,12 @@ class SlotFiles {
   enum class Job : std::uint8_t {
     kKeep,   // sum the file, sync it, write its entry
     kCheck,  // compare its sum
+    kErase,  // remove files, so that no later start finds them
   };
   struct Done {
     Job job = Job::kKeep;
-    SavedSlot saved;  // complete after kKeep
+    SavedSlot saved;            // complete after kKeep
+    std::uint64_t erasure = 0;  // of kErase: its number
     std::optional<Error> error = {};
   };
 
@@ -72,6 +76,9 @@ class SlotFiles {
 
   void Keep(SavedSlot saved) { Push({Job::kKeep, std::move(saved)}); }
   void Check(SavedSlot saved) { Push({Job::kCheck, std::move(saved)}); }
+  // All of these names, after the jobs before, and what earlier erasures could not remove. An error: one is still
+  // there.
+  void Erase(std::uint64_t number, std::vector<std::string> names);
   // The file and its entry; the entry goes first.
   void Remove(std::string name);
   // Jobs other than removals that are done.
@@ -84,6 +91,8 @@ class SlotFiles {
   struct Task {
     std::optional<Job> job;  // none: remove it
     SavedSlot saved;
+    std::uint64_t erasure = 0;
+    std::vector<std::string> erased = {};
 
     Task(std::optional<Job> task_job, SavedSlot task_saved) : job(task_job), saved(std::move(task_saved)) {}
   };
@@ -95,8 +104,11 @@ class SlotFiles {
   [[nodiscard]] Result<void> DoKeep(SavedSlot& saved) const;
   [[nodiscard]] Result<void> DoCheck(const SavedSlot& saved) const;
   void DoRemove(const std::string& name) const;
+  [[nodiscard]] Result<void> DoErase(const std::vector<std::string>& names);
+  [[nodiscard]] Result<void> Do(Task& task);
 
   const std::filesystem::path folder_;
+  std::vector<std::string> left_over_;  // of erasures; of whoever does the jobs
   std::function<void()> on_done_;
   std::mutex mutex_;
   std::condition_variable changed_;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <variant>
 
@@ -36,8 +37,11 @@ void SlotMoves::Continue(std::uint32_t slot) {
   running.began = clock_.Now();
   if (running.move.save) return Ask(slot, "save", *running.move.save);
   if (running.move.restore) return shelf().files().Check(*running.move.restore);
+  running.move.erases = running.move.erases || std::exchange(running.wipes, false);
+  if (running.move.erases) return Ask(slot, "erase", {});
   running_.erase(slot);
   moved_.push_back(slot);
+  EndSlot(slot, std::nullopt);
 }
 
 void SlotMoves::Ask(std::uint32_t slot, const char* action, const SavedSlot& saved) {
@@ -65,14 +69,17 @@ bool SlotMoves::OnHttp(const HttpEvent& event) {
   return false;
 }
 
+Result<void> SlotMoves::CheckStatus(const Running& running, const HttpEnd& end) {
+  if (end.how != CallEnd::kComplete) return ErrorOf(end);
+  if (running.status == 200) return {};
+  const Complaint complaint = ReadRefusal(parser_, running.status, running.body);
+  return Unavailable(fmt::format("{}: {}", running.status, complaint.message));
+}
+
 // {"id_slot", "filename", "n_saved", "n_written", "timings": {"save_ms"}}, or the same with n_restored, n_read and
 // restore_ms.
 Result<SlotMoves::Answer> SlotMoves::Read(const Running& running, const HttpEnd& end) {
-  if (end.how != CallEnd::kComplete) return ErrorOf(end);
-  if (running.status != 200) {
-    const Complaint complaint = ReadRefusal(parser_, running.status, running.body);
-    return Unavailable(fmt::format("{}: {}", running.status, complaint.message));
-  }
+  ROOST_RETURN_IF_ERROR(CheckStatus(running, end));
   json::Element document;
   if (parser_.parse(running.body).get(document) != simdjson::SUCCESS) return Unreadable("it is no JSON");
   const bool is_save = running.move.save.has_value();
@@ -86,13 +93,15 @@ Result<SlotMoves::Answer> SlotMoves::Read(const Running& running, const HttpEnd&
 void SlotMoves::OnEnd(std::uint32_t slot, const HttpEnd& end) {
   Running& running = running_.at(slot);
   running.call.reset();
-  const Result<Answer> answer = Read(running, end);
   if (running.move.save) {
-    OnSaved(slot, answer);
+    OnSaved(slot, Read(running, end));
     running.move.save.reset();
-  } else {
-    OnRestored(slot, answer);
+  } else if (running.move.restore) {
+    OnRestored(slot, Read(running, end));
     running.move.restore.reset();
+  } else {
+    OnErased(slot, CheckStatus(running, end));
+    running.move.erases = false;
   }
   Continue(slot);
 }
@@ -101,11 +110,19 @@ void SlotMoves::OnEnd(std::uint32_t slot, const HttpEnd& end) {
 void SlotMoves::OnSaved(std::uint32_t slot, const Result<Answer>& answer) {
   Running& running = running_.at(slot);
   SavedSlot& saved = *running.move.save;
+  if (running.drops_save) {
+    const std::uint64_t number = EraseFiles({saved.name});
+    for (Eviction& eviction : evictions_) {
+      if (eviction.slots.contains(slot)) eviction.files.insert(number);
+    }
+    return;
+  }
   const bool is_more = answer.ok() && !shelf().options().goes_on_at_points && answer->tokens > saved.tokens;
   if (answer.ok() && (answer->tokens == saved.tokens || is_more)) {
     shelf().NoteSaved(answer->tokens, answer->bytes, answer->time, clock_.Now());
     saved.tokens = answer->tokens;
     saved.bytes = answer->bytes;
+    keeping_.push_back({saved});
     return shelf().files().Keep(std::move(saved));
   }
   shelf().files().Remove(saved.name);
@@ -129,6 +146,8 @@ void SlotMoves::OnRestored(std::uint32_t slot, const Result<Answer>& answer) {
     restores_.blocks += saved.hashes.size();
     restores_.bytes += saved.bytes;
     restores_.seconds.push_back(ToSeconds(time));
+    running.wipes = false;
+    if (running.move.erases) return;
     return table_.OnRestored(slot, saved, answer->tokens, clock_.Now());
   }
   ++restores_.failed;
@@ -139,14 +158,40 @@ void SlotMoves::OnRestored(std::uint32_t slot, const Result<Answer>& answer) {
   shelf().Remove(saved.name);
 }
 
+void SlotMoves::OnErased(std::uint32_t slot, const Result<void>& answer) {
+  if (answer.ok()) return;
+  LogWarning("a slot was not erased", {{"slot", slot}, {"reason", answer.error().message}});
+  EndSlot(slot, answer.error().message);
+}
+
 void SlotMoves::OnFile(SlotFiles::Done done) {
-  if (done.job == SlotFiles::Job::kKeep) {
-    if (!done.error) return shelf().Add(std::move(done.saved));
-    shelf().files().Remove(done.saved.name);
-    return PauseSaves(done.error->message);
+  switch (done.job) {
+    case SlotFiles::Job::kKeep: return OnKept(std::move(done));
+    case SlotFiles::Job::kCheck: return OnChecked(done);
+    case SlotFiles::Job::kErase: break;
   }
+  if (done.error) LogWarning("a saved slot was not erased", {{"reason", done.error->message}});
+  for (Eviction& eviction : evictions_) {
+    if (eviction.files.erase(done.erasure) > 0 && done.error) eviction.failure = done.error->message;
+  }
+  AnswerComplete();
+}
+
+void SlotMoves::OnKept(SlotFiles::Done done) {
+  const auto keeping = std::find_if(keeping_.begin(), keeping_.end(),
+                                    [&](const Keeping& each) { return each.saved.name == done.saved.name; });
+  const bool is_erased = keeping->is_erased;
+  keeping_.erase(keeping);
+  if (is_erased) return;  // its files go with the next job
+  if (!done.error) return shelf().Add(std::move(done.saved));
+  shelf().files().Remove(done.saved.name);
+  PauseSaves(done.error->message);
+}
+
+void SlotMoves::OnChecked(const SlotFiles::Done& done) {
   for (auto& [slot, running] : running_) {
-    const bool waits = !running.call && !running.move.save && running.move.restore->name == done.saved.name;
+    const bool waits =
+        !running.call && !running.move.save && running.move.restore && running.move.restore->name == done.saved.name;
     if (!waits) continue;
     running.checked = clock_.Now() - running.began;
     if (!done.error) return Ask(slot, "restore", done.saved);
@@ -168,8 +213,82 @@ void SlotMoves::EndAll() {
     if (running.call) port_.Close(*running.call);
     if (running.move.save) shelf().files().Remove(running.move.save->name);
     moved_.push_back(slot);
+    EndSlot(slot, "the engine is away");
   }
   running_.clear();
+}
+
+// ---- orders to evict ----
+
+void SlotMoves::Evict(LinkId link, const wire::Evict& order) {
+  if (evictions_.size() >= kMaxEvictions) return answers_.push_back({link, Refusal(order)});
+  SlotErasure erasure(order);
+  table_.Teach(erasure);
+  shelf().Teach(erasure);
+  for (const Keeping& keeping : keeping_) erasure.Learn(keeping.saved.hashes);
+  Eviction eviction{.link = link, .answer = {.answer_id = order.answer_id}};
+  std::vector<std::uint32_t> stalled;
+  MeetMoves(erasure, eviction, stalled);
+  SlotShelf::Erased files = shelf().Erase(erasure);
+  for (Keeping& keeping : keeping_) {
+    if (!erasure.Names(keeping.saved)) continue;
+    keeping.is_erased = true;
+    files.names.push_back(keeping.saved.name);
+  }
+  const SlotTable::Erased slots = table_.Erase(erasure);
+  eviction.answer.evicted_block_count = slots.free_blocks;
+  eviction.answer.busy_block_count = slots.busy_blocks;
+  eviction.answer.disk_block_count = files.block_count;
+  if (slots.may_stay) eviction.failure = "the server's memory may have it";
+  eviction.files.insert(EraseFiles(std::move(files.names)));
+  evictions_.push_back(std::move(eviction));
+  for (const std::uint32_t slot : stalled) Continue(slot);
+  while (std::optional<SlotMove> move = table_.NextErase()) {
+    evictions_.back().slots.insert(move->slot);
+    Begin(*std::move(move));
+  }
+}
+
+void SlotMoves::MeetMoves(const SlotErasure& erasure, Eviction& eviction, std::vector<std::uint32_t>& stalled) {
+  for (auto& [slot, running] : running_) {
+    SlotMove& move = running.move;
+    if (table_.Holds(slot, erasure)) running.wipes = true;
+    if (move.save && erasure.Names(*move.save)) running.drops_save = true;
+    if (move.restore && erasure.Names(*move.restore)) {
+      const bool is_asked = running.call && !move.save;
+      if (is_asked) move.erases = true;
+      if (!is_asked) move.restore.reset();
+      if (!is_asked && !move.save) stalled.push_back(slot);
+    }
+    if (running.wipes || running.drops_save || move.erases) eviction.slots.insert(slot);
+  }
+}
+
+std::uint64_t SlotMoves::EraseFiles(std::vector<std::string> names) {
+  shelf().files().Erase(++last_erasure_, std::move(names));
+  return last_erasure_;
+}
+
+void SlotMoves::EndSlot(std::uint32_t slot, const std::optional<std::string>& failure) {
+  for (Eviction& eviction : evictions_) {
+    if (eviction.slots.erase(slot) > 0 && failure) eviction.failure = failure;
+  }
+  AnswerComplete();
+}
+
+void SlotMoves::AnswerComplete() {
+  for (auto next = evictions_.begin(); next != evictions_.end();) {
+    if (!next->slots.empty() || !next->files.empty()) {
+      ++next;
+      continue;
+    }
+    if (next->failure) {
+      next->answer.outcome = wire::EvictOutcome::kRefused;
+      LogWarning("an eviction is not complete", {{"reason", *next->failure}});
+    }
+    answers_.push_back({next->link, next->answer});
+    next = evictions_.erase(next);
+  }
 }
 
 }  // namespace roost::worker::adapters

@@ -170,11 +170,36 @@ void SlotShelf::MakeRoom(std::uint64_t bytes, std::size_t blocks) {
 }
 
 void SlotShelf::Drop(Entries::iterator entry) {
+  files_->Remove(entry->name);
+  TakeOut(entry);
+}
+
+void SlotShelf::TakeOut(Entries::iterator entry) {
   Leave(*entry);
   used_bytes_ -= entry->bytes;
   used_blocks_ -= entry->hashes.size();
-  files_->Remove(entry->name);
   entries_.erase(entry);
+}
+
+SlotShelf::Erased SlotShelf::Erase(const SlotErasure& erasure) {
+  Erased erased;
+  std::unordered_set<BlockHash, BlockHashHasher> blocks;
+  for (auto next = entries_.begin(); next != entries_.end();) {
+    const auto entry = next++;
+    if (!erasure.Names(*entry)) continue;
+    erased.names.push_back(entry->name);
+    blocks.insert(entry->hashes.begin(), entry->hashes.end());
+    TakeOut(entry);
+  }
+  for (const SavedSlot& saved : entries_) {
+    for (const BlockHash hash : saved.hashes) blocks.erase(hash);
+  }
+  erased.block_count = static_cast<std::uint32_t>(blocks.size());
+  return erased;
+}
+
+void SlotShelf::Teach(SlotErasure& erasure) const {
+  for (const SavedSlot& saved : entries_) erasure.Learn(saved.hashes);
 }
 
 void SlotShelf::PauseSaves(Instant now) { paused_until_ = now + std::chrono::minutes(1); }

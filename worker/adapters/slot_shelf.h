@@ -28,6 +28,7 @@
 #include "common/wire/messages.h"
 #include "worker/adapters/block_source.h"
 #include "worker/adapters/engine_protocol.h"
+#include "worker/adapters/slot_erasure.h"
 #include "worker/adapters/slot_files.h"
 #include "worker/engine_api/worker_engine.h"
 
@@ -86,6 +87,13 @@ class SlotShelf {
   [[nodiscard]] bool takes_saves(Instant now) const { return now >= paused_until_; }
   void Remove(const std::string& name);
   void Use(const std::string& name);
+  // Takes out the sequences that an order names. Their files are the caller's to erase, who tells when that is done.
+  struct Erased {
+    std::vector<std::string> names;
+    std::uint32_t block_count = 0;  // that no other has
+  };
+  [[nodiscard]] Erased Erase(const SlotErasure& erasure);
+  void Teach(SlotErasure& erasure) const;
   // The server may compute otherwise from now on.
   void SetOrigin(BlockHash origin);
 
@@ -126,6 +134,7 @@ class SlotShelf {
   [[nodiscard]] bool IsTold(const SavedSlot& saved) const;
   void MakeRoom(std::uint64_t bytes, std::size_t blocks);
   void Drop(Entries::iterator entry);
+  void TakeOut(Entries::iterator entry);
   void Enter(const SavedSlot& saved);
   void Leave(const SavedSlot& saved);
 

@@ -21,8 +21,6 @@ constexpr double kHalfLifeSeconds = 60;
 // The way of a sequence from memory costs this share of computing it.
 constexpr double kMemoryCost = 0.25;
 constexpr std::size_t kMaxMemoryEntries = 256;
-// Fewer new tokens are not worth a file.
-constexpr std::uint32_t kLeastSavedTokens = 64;
 constexpr std::uint64_t kMemoryGrowth = 32;
 // The server makes checkpoints so many tokens before a prompt's end: 4, and 4 with a physical batch of its default
 // size.
@@ -48,6 +46,7 @@ void SlotTable::Enqueue(CallId call, const wire::Generate& generate) {
   const std::size_t whole = generate.prompt.size() / kGrainTokens;
   Wanted wanted{.call = call,
                 .root = generate.root,
+                .tenant = SlotTenant(generate.tenant),
                 .own = generate.own,
                 .tokens = static_cast<std::uint32_t>(generate.prompt.size()),
                 .finds_prefix = generate.cache_mode != wire::CacheMode::kOff,
@@ -154,88 +153,7 @@ double SlotTable::LossOf(const Held& held, std::uint32_t found, Instant now) con
   return chance * lost;
 }
 
-// ---- slots on disk ----
-
-std::uint32_t SlotTable::busy_count() const {
-  return static_cast<std::uint32_t>(std::count_if(slots_.begin(), slots_.end(), [](const Slot& slot) {
-    return slot.use == SlotUse::kOurs || slot.use == SlotUse::kForeign;
-  }));
-}
-
-double SlotTable::TokensOf(double seconds, double seconds_per_token) const {
-  return seconds_per_token > 0 ? seconds / seconds_per_token * (1 + busy_count()) : 0;
-}
-
-// After a start the engine's pace is that of when the sequence was saved.
-double SlotTable::RestorePrice(const SavedSlot& saved, Instant now) const {
-  const double then = saved.tokens > 0 ? saved.compute_seconds / saved.tokens : 0;
-  return TokensOf(shelf_->RestoreSeconds(saved.bytes, now), seconds_per_token_ > 0 ? seconds_per_token_ : then);
-}
-
-void SlotTable::ConsiderShelf(const Wanted& wanted, Instant now, std::optional<Choice>& best) const {
-  if (shelf_ == nullptr || !best || !wanted.finds_prefix) return;
-  const SlotShelf::Match match = shelf_->Find(wanted.root, wanted.hashes, wanted.tokens);
-  if (match.saved == nullptr) return;
-  const double price = static_cast<double>(wanted.tokens - match.tokens) + RestorePrice(*match.saved, now);
-  for (std::size_t i = 0; i < slots_.size(); ++i) {
-    if (slots_[i].use != SlotUse::kIdle) continue;
-    const Choice choice{
-        .slot = i, .price = price + LossOf(slots_[i].held, 0, now), .found = match.tokens, .saved = match.saved};
-    if (choice.price < best->price) best = choice;
-  }
-}
-
-SlotTable::Saving SlotTable::SavingOf(const Held& held, std::uint32_t found, Instant now) const {
-  const std::uint32_t there = std::max(found, shelf_->Holds(held.root, held.hashes, held.tokens));
-  if (held.hashes.empty() || held.tokens < there + kLeastSavedTokens) return Saving::kNo;
-  if (!shelf_->takes_saves(now)) return Saving::kNotNow;
-  const double cost = TokensOf(shelf_->SaveSeconds(held.tokens, now), seconds_per_token_);
-  const double gain = LossOf(held, found, now) * (held.tokens - there) / (held.tokens - found);
-  return gain >= cost ? Saving::kYes : Saving::kNotNow;
-}
-
-std::optional<SavedSlot> SlotTable::SaveOf(const Held& held) {
-  return shelf_->Announce(held.root, held.hashes, held.tokens, seconds_per_token_);
-}
-
-std::optional<SlotMove> SlotTable::NextSave(Instant now) {
-  for (std::size_t i = 0; i < slots_.size(); ++i) {
-    Slot& slot = slots_[i];
-    if (slot.use != SlotUse::kIdle || !slot.save_due || now < *slot.save_due) continue;
-    const Saving saving = SavingOf(slot.held, 0, now);
-    slot.save_due.reset();
-    if (saving == Saving::kNotNow) slot.save_due = now + shelf_->options().save_after;
-    if (saving != Saving::kYes) continue;
-    SlotMove move{.slot = static_cast<std::uint32_t>(i), .save = SaveOf(slot.held)};
-    if (!move.save) continue;
-    slot.use = SlotUse::kMoving;
-    return move;
-  }
-  return std::nullopt;
-}
-
-std::optional<Instant> SlotTable::next_save() const {
-  std::optional<Instant> next;
-  for (const Slot& slot : slots_) {
-    if (slot.use == SlotUse::kIdle && slot.save_due && (!next || *slot.save_due < *next)) next = slot.save_due;
-  }
-  return next;
-}
-
-void SlotTable::OnRestored(std::uint32_t slot, const SavedSlot& saved, std::uint32_t tokens, Instant now) {
-  Replace(slots_[slot].held, {.root = saved.root, .hashes = saved.hashes, .tokens = tokens, .hits = 1, .used = now});
-}
-
-void SlotTable::OnCleared(std::uint32_t slot) { Replace(slots_[slot].held, {}); }
-
-std::optional<SlotTable::Grant> SlotTable::OnMoved(std::uint32_t slot, Instant now) {
-  Slot& moved = slots_[slot];
-  moved.use = SlotUse::kIdle;
-  moved.changed = now;
-  if (!moved.request) return std::nullopt;
-  Wanted wanted = *std::exchange(moved.request, std::nullopt);
-  return Place(slot, std::move(wanted), now);
-}
+// ---- a request in its slot ----
 
 SlotTable::Grant SlotTable::Begin(const Choice& choice, Wanted wanted, Instant now) {
   Slot& slot = slots_[choice.slot];
@@ -254,7 +172,7 @@ SlotTable::Grant SlotTable::Begin(const Choice& choice, Wanted wanted, Instant n
 }
 
 SlotTable::Held SlotTable::PrefixOf(const Wanted& wanted, const Held& before, std::uint32_t tokens, Instant now) const {
-  Held held{.root = wanted.root, .tokens = tokens, .hits = before.hits, .used = now};
+  Held held{.root = wanted.root, .tenant = wanted.tenant, .tokens = tokens, .hits = before.hits, .used = now};
   const std::size_t whole = std::min<std::size_t>(tokens / kGrainTokens, wanted.hashes.size());
   held.hashes.assign(wanted.hashes.begin(), wanted.hashes.begin() + static_cast<std::ptrdiff_t>(whole));
   for (const std::uint32_t point : before.points) {
@@ -296,6 +214,9 @@ SlotTable::Grant SlotTable::Place(std::size_t index, Wanted wanted, Instant now)
   slot.use = SlotUse::kOurs;
   slot.save_due.reset();
   slot.promised = found;
+  const std::size_t common = before.root == wanted.root ? CommonBlocks(wanted.hashes, before.hashes) : 0;
+  slot.before_its_end =
+      common > 0 ? std::min((static_cast<std::uint32_t>(common) + 1) * kGrainTokens, before.tokens) : 0;
   slot.is_computed = false;
   slot.task.reset();
   slot.changed = now;
@@ -373,12 +294,17 @@ void SlotTable::OnFound(CallId call, std::uint32_t tokens) {
   }
   slot->younger_tokens.reset();
   if (tokens > slot->promised) ++slot->held.hits;
-  Replace(slot->held, PrefixOf(wanted, slot->held, tokens, slot->changed));
+  if (wanted.is_erased) tokens = std::min(tokens, slot->held.tokens);
+  Held next = PrefixOf(wanted, slot->held, tokens, slot->changed);
+  // The server went on in the middle of what was there, so it has a checkpoint there.
+  const bool is_point = options_.goes_on_at_points && tokens > 0 && tokens < slot->before_its_end;
+  if (is_point && (next.points.empty() || next.points.back() < tokens)) next.points.push_back(tokens);
+  Replace(slot->held, std::move(next));
 }
 
 void SlotTable::OnComputed(CallId call) {
   Slot* const slot = SlotOf(call);
-  if (slot == nullptr || std::exchange(slot->is_computed, true)) return;
+  if (slot == nullptr || std::exchange(slot->is_computed, true) || slot->request->is_erased) return;
   const Wanted& wanted = *slot->request;
   Held next = PrefixOf(wanted, slot->held, wanted.tokens, slot->changed);
   for (const std::uint32_t before_end : kCheckpointTokens) {
@@ -397,7 +323,10 @@ void SlotTable::OnEnd(CallId call, std::span<const TokenId> output, EndKind how,
   if (slot == nullptr) return;
   if (slot->use == SlotUse::kMoving) return slot->request.reset();
   const Wanted& wanted = *slot->request;
-  if (slot->is_computed && !output.empty()) {
+  if (wanted.is_erased) {
+    Replace(slot->held, {});
+    slot->to_erase = true;
+  } else if (slot->is_computed && !output.empty()) {
     Held next = slot->held;
     std::vector<TokenId> tail = wanted.tail;
     tail.insert(tail.end(), output.begin(), output.end() - 1);
@@ -415,7 +344,9 @@ void SlotTable::OnEnd(CallId call, std::span<const TokenId> output, EndKind how,
   slot->use = how == EndKind::kComplete ? SlotUse::kIdle : SlotUse::kEnding;
   slot->idle_pages = 0;
   slot->has_more = how == EndKind::kCut;
-  if (shelf_ != nullptr && how == EndKind::kComplete) slot->save_due = now + shelf_->options().save_after;
+  if (shelf_ != nullptr && how == EndKind::kComplete && !slot->to_erase) {
+    slot->save_due = now + shelf_->options().save_after;
+  }
   slot->changed = now;
   slot->request.reset();
 }

@@ -21,6 +21,9 @@
 // whose prefix lies there gets it restored first, where that is quicker than computing it. While a slot moves so, it is
 // taken; the caller moves it and says when it is done.
 //
+// Sequences that an order to evict names (slot_erasure.h) leave at once, and their slots are taken until the server has
+// erased them. Requests that are named go on, and their slots are erased behind them.
+//
 // Not thread-safe. A call costs O((slots + entries of the shelf) · blocks of a prompt).
 #pragma once
 
@@ -40,16 +43,18 @@
 #include "worker/adapters/block_source.h"
 #include "worker/adapters/engine_protocol.h"
 #include "worker/adapters/http_port.h"
+#include "worker/adapters/slot_erasure.h"
 #include "worker/adapters/slot_files.h"
 #include "worker/adapters/slot_shelf.h"
 
 namespace roost::worker::adapters {
 
-// Steps of the server with a slot: it saves the sequence there, and then restores another one.
+// Steps of the server with a slot: it saves the sequence there, then restores another one, or erases what it holds.
 struct SlotMove {
   std::uint32_t slot = 0;
   std::optional<SavedSlot> save = {};
   std::optional<SavedSlot> restore = {};
+  bool erases = false;
 };
 
 class SlotTable final : public BlockSource {
@@ -102,6 +107,19 @@ class SlotTable final : public BlockSource {
   // The move is over. The call that waits for it, if it still does.
   [[nodiscard]] std::optional<Grant> OnMoved(std::uint32_t slot, Instant now);
 
+  // ---- orders to evict ----
+  struct Erased {
+    std::uint32_t free_blocks = 0;  // that are gone once the slots are erased
+    std::uint32_t busy_blocks = 0;  // that requests still use
+    bool may_stay = false;          // the server may have some in its memory, of which it erases nothing
+  };
+  // The slots that hold it are those of NextErase from now on.
+  [[nodiscard]] Erased Erase(const SlotErasure& erasure);
+  [[nodiscard]] bool Holds(std::uint32_t slot, const SlotErasure& erasure) const;
+  void Teach(SlotErasure& erasure) const;
+  // The next slot to erase, which is taken until OnMoved.
+  [[nodiscard]] std::optional<SlotMove> NextErase();
+
   [[nodiscard]] std::size_t waiting_count() const { return queue_.size(); }
   // Slots where other clients' tasks run.
   [[nodiscard]] std::uint32_t foreign_count() const;
@@ -127,6 +145,7 @@ class SlotTable final : public BlockSource {
   // A sequence that a slot or the memory holds.
   struct Held {
     BlockHash root;
+    BlockHash tenant = {};
     std::vector<BlockHash> hashes = {};
     std::uint32_t tokens = 0;
     std::vector<std::uint32_t> points = {};  // token counts of checkpoints, ascending
@@ -137,11 +156,13 @@ class SlotTable final : public BlockSource {
   struct Wanted {
     CallId call{0};
     BlockHash root;
+    BlockHash tenant = {};
     std::optional<OwnScope> own = {};
     std::vector<BlockHash> hashes = {};
     std::vector<TokenId> tail = {};  // behind the last whole block
     std::uint32_t tokens = 0;
     bool finds_prefix = true;  // its cache mode allows it
+    bool is_erased = false;    // nothing of it stays
     std::uint32_t priority = 0;
     std::uint32_t overtaken = 0;
     Duration return_time = {};  // from its end; 0: not known
@@ -152,6 +173,7 @@ class SlotTable final : public BlockSource {
     SlotUse use = SlotUse::kIdle;
     std::optional<Wanted> request = {};  // of kOurs; of kMoving, if one waits
     std::uint32_t promised = 0;
+    std::uint32_t before_its_end = 0;                  // fewer tokens are in the middle of what it held before
     std::optional<std::uint64_t> younger_tokens = {};  // in memory than the entry that it is to find there
     bool is_computed = false;
     int idle_pages = 0;     // of kEnding
@@ -159,6 +181,7 @@ class SlotTable final : public BlockSource {
     Instant changed = {};   // by a request of ours
     std::optional<std::uint32_t> task = {};
     std::optional<Instant> save_due = {};  // none: what it holds was looked at, or is not known
+    bool to_erase = false;                 // by the server, once no request of ours is there
   };
   struct Block {
     std::uint32_t holders = 0;

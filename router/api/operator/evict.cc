@@ -66,7 +66,7 @@ void WriteEvicted(const WorkerAnswer& answer, JsonWriter& json) {
   }
   const bool is_supported = !std::holds_alternative<NotSupported>(answer.reply);
   std::string_view reason = is_supported ? "no answer" : "not supported";
-  if (evicted != nullptr) reason = "refused: it has too many evictions open";
+  if (evicted != nullptr) reason = "refused: it has too many evictions open, or can not erase all of it";
   json.Key("answered").Bool(false).Key("reason").String(reason).EndObject();
 }
 

@@ -51,6 +51,7 @@ class SlotFilesTest : public ::testing::Test {
     return {.name = std::string(32, digit),
             .origin = kSavedOrigin,
             .root = kSavedRoot,
+            .tenant = {7, 8},
             .hashes = HashesOf(first, blocks),
             .tokens = static_cast<std::uint32_t>(blocks) * kGrainTokens + 3,
             .compute_seconds = 0.5};

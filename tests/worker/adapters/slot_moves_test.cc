@@ -13,13 +13,19 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "common/base/clock.h"
+#include "common/base/ids.h"
+#include "common/prefix/block_hash.h"
+#include "common/wire/messages.h"
 #include "tests/worker/adapters/fake_http.h"
+#include "worker/adapters/engine_protocol.h"
 #include "worker/adapters/slot_files.h"
 #include "worker/adapters/slot_shelf.h"
 #include "worker/adapters/slot_table.h"
+#include "worker/engine_api/step_report.h"
 
 namespace roost::worker::adapters {
 namespace {
@@ -112,6 +118,31 @@ class SlotMovesTest : public ::testing::Test {
     EXPECT_TRUE(shelf().files().DoNext());
     moves_->Tick();
     return call;
+  }
+
+  // An order with this id for the prompt.
+  void Evict(const std::vector<TokenId>& prompt, std::uint64_t id = 9) {
+    moves_->Evict(LinkId{1},
+                  {.what = wire::PromptToEvict{.root = kMovedRoot, .tokens = prompt, .block_hashes = {}, .own = {}},
+                   .answer_id = id});
+  }
+  void DoFiles() {
+    while (shelf().files().DoNext()) {
+    }
+    moves_->Tick();
+  }
+  void ReplyErased() { Reply("erase", 200, R"({"id_slot":0,"n_erased":201})"); }
+  // The only answer so far.
+  wire::EvictAnswer TakeAnswer() {
+    const std::vector<EngineAnswer> answers = moves_->TakeAnswers();
+    EXPECT_EQ(answers.size(), 1U);
+    return answers.empty() ? wire::EvictAnswer() : std::get<wire::EvictAnswer>(answers.front().answer);
+  }
+  [[nodiscard]] bool HasFiles() const { return fs::directory_iterator(folder_) != fs::directory_iterator(); }
+  // The file that the open save names, as the server writes it.
+  void WriteSaved() {
+    const std::string body = http_.Open("/slots/0?action=save").front().call.body;
+    std::ofstream(folder_ / body.substr(13, body.size() - 15)) << std::string(1000, 'x');
   }
 
   const fs::path folder_;
@@ -242,6 +273,29 @@ TEST_F(SlotMovesTest, WhatARequestWouldOverwriteIsSavedFirst) {
   EXPECT_EQ(placed->call, call);
 }
 
+// Neither the server's pace nor the disk's is known, nor was the pace when it was saved.
+TEST_F(SlotMovesTest, BeforeAnythingIsKnownALittleIsNotRestoredFromMuch) {
+  table_.emplace(
+      SlotTable::Options{.slot_count = 1, .context_tokens = 4096},
+      std::make_unique<SlotShelf>(SlotShelf::Options{.bytes = 1 << 30, .save_after = seconds(5)},
+                                  std::make_unique<SlotFiles>(folder_), kMovedOrigin, std::vector<SavedSlot>()));
+  shelf().Add({.name = std::string(32, 'a'),
+               .origin = kMovedOrigin,
+               .root = kMovedRoot,
+               .hashes = HashBlocks(kMovedRoot, SlotPrompt(1, 160), kGrainTokens),
+               .tokens = 160,
+               .bytes = 30'000'000});
+  CallId call = Ask(SlotPrompt(1, 40));
+  auto grant = table_->Next(clock_.Now());
+  ASSERT_TRUE(grant);
+  EXPECT_FALSE(grant->move);
+  table_->OnEnd(call, {}, SlotTable::EndKind::kComplete, clock_.Now());
+  call = Ask(SlotPrompt(1, 150));
+  grant = table_->Next(clock_.Now());
+  ASSERT_TRUE(grant);
+  EXPECT_TRUE(grant->move && grant->move->restore) << "computing so much takes longer";
+}
+
 TEST_F(SlotMovesTest, ASlowDiskIsNotRestoredFromAndNotSavedTo) {
   table_->SetPace(0.001);
   Turn(SlotPrompt(1));
@@ -275,6 +329,225 @@ TEST_F(SlotMovesTest, WithTheEngineGoneNothingWaits) {
   table_->OnEngineRestart(clock_.Now());
   (void)Ask(SlotPrompt(1));
   EXPECT_TRUE(table_->Next(clock_.Now()));
+}
+
+// ---- orders to evict ----
+
+constexpr const char* kSavedReply = R"({"n_saved":201,"n_written":1000,"timings":{"save_ms":2}})";
+
+TEST_F(SlotMovesTest, AnEvictionIsAnsweredOnceSlotAndFileAreErased) {
+  Turn(SlotPrompt(1));
+  SaveIdle();
+  Evict(SlotPrompt(1, 160));
+  EXPECT_EQ(table_->block_count(), 0U);
+  EXPECT_EQ(shelf().entry_count(), 0U);
+  ReplyErased();
+  EXPECT_TRUE(moves_->TakeAnswers().empty()) << "the file is still there";
+  EXPECT_TRUE(HasFiles());
+  DoFiles();
+  EXPECT_FALSE(HasFiles());
+  EXPECT_EQ(
+      TakeAnswer(),
+      (wire::EvictAnswer{.answer_id = 9, .evicted_block_count = 12, .busy_block_count = 0, .disk_block_count = 12}));
+  EXPECT_EQ(moves_->TakeMoved(), std::vector<std::uint32_t>{0});
+  EXPECT_FALSE(table_->OnMoved(0, clock_.Now()));
+}
+
+TEST_F(SlotMovesTest, UntilTheServerHasErasedTheSlotNoRequestGetsItAndNothingIsAnswered) {
+  Turn(SlotPrompt(1));
+  Evict(SlotPrompt(1));
+  DoFiles();
+  (void)Ask(SlotPrompt(2));
+  EXPECT_FALSE(table_->Next(clock_.Now()));
+  EXPECT_TRUE(moves_->TakeAnswers().empty());
+  ReplyErased();
+  EXPECT_EQ(TakeAnswer().outcome, wire::EvictOutcome::kDone);
+}
+
+TEST_F(SlotMovesTest, AnEvictionWaitsForTheSaveUnderWayAndItsFileGoes) {
+  Turn(SlotPrompt(1));
+  clock_.Advance(seconds(5));
+  moves_->Tick();
+  WriteSaved();
+  Evict(SlotPrompt(1));
+  DoFiles();
+  EXPECT_TRUE(moves_->TakeAnswers().empty());
+  Reply("save", 200, kSavedReply);
+  DoFiles();
+  EXPECT_FALSE(HasFiles());
+  EXPECT_TRUE(moves_->TakeAnswers().empty()) << "the slot holds it";
+  ReplyErased();
+  EXPECT_EQ(TakeAnswer().outcome, wire::EvictOutcome::kDone);
+  EXPECT_EQ(shelf().entry_count(), 0U);
+}
+
+TEST_F(SlotMovesTest, AnEvictionReachesAFileWhoseSumIsStillComputed) {
+  Turn(SlotPrompt(1));
+  clock_.Advance(seconds(5));
+  moves_->Tick();
+  WriteSaved();
+  Reply("save", 200, kSavedReply);
+  (void)moves_->TakeMoved();
+  (void)table_->OnMoved(0, clock_.Now());
+  Evict(SlotPrompt(1));
+  ReplyErased();
+  EXPECT_TRUE(shelf().files().DoNext());
+  moves_->Tick();
+  EXPECT_EQ(shelf().entry_count(), 0U);
+  EXPECT_TRUE(moves_->TakeAnswers().empty());
+  DoFiles();
+  EXPECT_FALSE(HasFiles());
+  EXPECT_EQ(TakeAnswer().outcome, wire::EvictOutcome::kDone);
+}
+
+TEST_F(SlotMovesTest, ANamedRequestGoesOnAndItsSlotIsErasedBehindIt) {
+  const CallId running = Ask(SlotPrompt(1));
+  EXPECT_TRUE(table_->Next(clock_.Now()));
+  table_->OnFound(running, 0);
+  table_->OnComputed(running);
+  const CallId waiting = Ask(SlotPrompt(1, 300));
+  Evict(SlotPrompt(1));
+  DoFiles();
+  EXPECT_EQ(TakeAnswer(), (wire::EvictAnswer{.answer_id = 9, .busy_block_count = 12}));
+  EXPECT_EQ(table_->block_count(), 0U);
+  for (const CallId call : {running, waiting}) {
+    EXPECT_FALSE(table_->NextErase());
+    table_->OnEnd(call, std::vector<TokenId>{7, 8}, SlotTable::EndKind::kComplete, clock_.Now());
+    EXPECT_EQ(table_->block_count(), 0U);
+    const auto move = table_->NextErase();
+    ASSERT_TRUE(move && move->erases);
+    moves_->Begin(*move);
+    ReplyErased();
+    (void)moves_->TakeMoved();
+    (void)table_->OnMoved(0, clock_.Now());
+    if (call == waiting) break;
+    EXPECT_TRUE(table_->Next(clock_.Now()));
+    table_->OnFound(waiting, 16);
+    table_->OnComputed(waiting);
+    EXPECT_EQ(table_->block_count(), 0U) << "it was named while it waited";
+  }
+  EXPECT_FALSE(moves_->deadline()) << "nothing is to be saved";
+}
+
+TEST_F(SlotMovesTest, WhatIsRestoredAtThatTimeIsErasedBeforeItsRequestIsSent) {
+  Turn(SlotPrompt(1));
+  SaveIdle();
+  const CallId call = AskForSaved();
+  Evict(SlotPrompt(1));
+  DoFiles();
+  EXPECT_FALSE(HasFiles());
+  EXPECT_TRUE(http_.Open("/slots/0?action=erase").empty());
+  Reply("restore", 200, R"({"n_restored":201,"n_read":1000,"timings":{"restore_ms":2}})");
+  EXPECT_TRUE(moves_->TakeMoved().empty());
+  ReplyErased();
+  EXPECT_EQ(TakeAnswer().outcome, wire::EvictOutcome::kDone);
+  EXPECT_EQ(moves_->TakeMoved(), std::vector<std::uint32_t>{0});
+  const auto grant = table_->OnMoved(0, clock_.Now());
+  ASSERT_TRUE(grant);
+  EXPECT_EQ(grant->call, call);
+  EXPECT_EQ(table_->block_count(), 0U);
+}
+
+TEST_F(SlotMovesTest, AFileThatIsLookedAtForARequestIsNotRestoredAnyMore) {
+  Turn(SlotPrompt(1));
+  SaveIdle();
+  table_->OnEngineRestart(clock_.Now());
+  const CallId call = Ask(SlotPrompt(1));
+  moves_->Begin(*table_->Next(clock_.Now())->move);
+  Evict(SlotPrompt(1));
+  EXPECT_EQ(moves_->TakeMoved(), std::vector<std::uint32_t>{0});
+  const auto grant = table_->OnMoved(0, clock_.Now());
+  ASSERT_TRUE(grant);
+  EXPECT_EQ(grant->call, call);
+  DoFiles();
+  EXPECT_TRUE(http_.Open("/slots/0?action=restore").empty());
+  EXPECT_EQ(TakeAnswer().disk_block_count, 12U);
+}
+
+// The server may keep what was there when it refuses a file.
+TEST_F(SlotMovesTest, ASlotWhoseNewContentIsNotRestoredIsErased) {
+  Turn(SlotPrompt(1));
+  SaveIdle();
+  Turn(SlotPrompt(2));
+  (void)Ask(SlotPrompt(1));
+  auto move = table_->Next(clock_.Now())->move;
+  ASSERT_TRUE(move && move->restore);
+  move->save.reset();
+  moves_->Begin(*move);
+  Evict(SlotPrompt(2));
+  EXPECT_TRUE(shelf().files().DoNext());
+  moves_->Tick();
+  Reply("restore", 400, R"({"error":{"code":400,"message":"Unable to restore slot","type":"invalid_request_error"}})");
+  DoFiles();
+  EXPECT_TRUE(moves_->TakeAnswers().empty());
+  ReplyErased();
+  EXPECT_EQ(TakeAnswer().outcome, wire::EvictOutcome::kDone);
+}
+
+TEST_F(SlotMovesTest, WhatIsNotErasedIsRefused) {
+  Turn(SlotPrompt(1));
+  Evict(SlotPrompt(1));
+  DoFiles();
+  Reply("erase", 501, R"({"error":{"code":501,"message":"no","type":"not_supported_error"}})");
+  EXPECT_EQ(TakeAnswer().outcome, wire::EvictOutcome::kRefused);
+  (void)moves_->TakeMoved();
+  (void)table_->OnMoved(0, clock_.Now());
+  Turn(SlotPrompt(1));
+  Evict(SlotPrompt(1));
+  DoFiles();
+  moves_->EndAll();
+  EXPECT_EQ(TakeAnswer().outcome, wire::EvictOutcome::kRefused) << "the engine is away";
+}
+
+TEST_F(SlotMovesTest, AFileThatStaysIsRefusedUntilItIsGone) {
+  Turn(SlotPrompt(1));
+  SaveIdle();
+  table_->OnEngineRestart(clock_.Now());
+  fs::path file;
+  for (const auto& entry : fs::directory_iterator(folder_)) {
+    if (entry.path().extension() == ".slot") file = entry.path();
+  }
+  fs::remove(file);
+  fs::create_directory(file);  // such is not removed as a file is
+  Evict(SlotPrompt(1));
+  DoFiles();
+  EXPECT_EQ(TakeAnswer().outcome, wire::EvictOutcome::kRefused);
+  Evict(SlotPrompt(1));
+  DoFiles();
+  EXPECT_EQ(TakeAnswer().outcome, wire::EvictOutcome::kRefused);
+  fs::remove(file);
+  Evict(SlotPrompt(1));
+  DoFiles();
+  EXPECT_EQ(TakeAnswer().outcome, wire::EvictOutcome::kDone);
+}
+
+// Nothing erases the sequences that the server keeps in its memory.
+TEST_F(SlotMovesTest, WhereTheServersMemoryHasShownItselfAnEvictionIsNotComplete) {
+  Turn(SlotPrompt(1));
+  const CallId call = Ask(SlotPrompt(2));
+  auto grant = table_->Next(clock_.Now());
+  ASSERT_TRUE(grant && grant->move);
+  grant->move->save.reset();
+  moves_->Begin(*grant->move);
+  (void)moves_->TakeMoved();
+  (void)table_->OnMoved(0, clock_.Now());
+  table_->OnFound(call, 150);
+  table_->OnEnd(call, {}, SlotTable::EndKind::kComplete, clock_.Now());
+  Evict(SlotPrompt(2));
+  DoFiles();
+  ReplyErased();
+  EXPECT_EQ(TakeAnswer().outcome, wire::EvictOutcome::kRefused);
+}
+
+TEST_F(SlotMovesTest, OrdersBeyondTheLimitAreRefusedAtOnce) {
+  for (std::uint64_t id = 1; id <= SlotMoves::kMaxEvictions; ++id) Evict(SlotPrompt(1), id);
+  EXPECT_TRUE(moves_->TakeAnswers().empty());
+  Evict(SlotPrompt(1), 99);
+  const wire::EvictAnswer refused = TakeAnswer();
+  EXPECT_EQ(refused.answer_id, 99U);
+  EXPECT_EQ(refused.outcome, wire::EvictOutcome::kRefused);
+  DoFiles();
+  EXPECT_EQ(moves_->TakeAnswers().size(), SlotMoves::kMaxEvictions);
 }
 
 }  // namespace

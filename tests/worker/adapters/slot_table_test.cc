@@ -483,6 +483,20 @@ TEST_F(SlotTableTest, WhereStatesAreKeptOnlyAtPointsOnlyTheseArePromised) {
   EXPECT_EQ(Told(other), 56U);
 }
 
+// The book may not know of it: the prompt that made it was another's, or was corrected by a miss.
+TEST_F(SlotTableTest, WhereTheServerWentOnInTheMiddleItHasACheckpoint) {
+  options_ = {.slot_count = 1, .context_tokens = kContext, .goes_on_at_points = true};
+  const std::vector<TokenId> front = Tokens(1, 300);
+  Turn(Joined(front, Tokens(2, 800)), 0);
+  Turn(Joined(front, Tokens(3, 900)), 186);
+  Follow();
+  EXPECT_TRUE(resumable_.contains(HashBlocks(kRoot, front, kGrainTokens)[186 / kGrainTokens - 1]));
+  const CallId call = Ask(Joined(front, Tokens(4, 50)));
+  ASSERT_TRUE(Next());
+  EXPECT_EQ(Told(front), 11U) << "its slot is cut back to it";
+  Answer(call, 186);
+}
+
 // ---- anything ----
 
 // Against a server that does what llama.cpp's does: no event contradicts another, and nothing is promised for long that
