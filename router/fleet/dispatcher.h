@@ -92,8 +92,11 @@ struct GenerateSpec {
   PromptComparison comparison;                    // with the request before it
   std::shared_ptr<const ComputedBy> computed_by;  // to be set by the fleet; null: it is not kept
   std::uint64_t cache_key_hash = 0;               // of prompt_cache_key, within the scope of `root`; 0: none
-  std::string salt;                               // from which the message's `root` was made
-  std::optional<Instant> deadline;                // when the request ends, even in mid-stream
+  // The message may get an expect_return_ms up to this that was learned from the session: the client has left open how
+  // long its blocks stay. 0: not.
+  std::uint64_t longest_learned_return_ms = 0;
+  std::string salt;                 // from which the message's `root` was made
+  std::optional<Instant> deadline;  // when the request ends, even in mid-stream
   // The request's charge on the input memory budget, held until the last copy of this spec is gone; null: not counted.
   std::shared_ptr<ByteBudget::Guard> memory;
 };

@@ -25,6 +25,9 @@ double LeastOf(const Decision& decision, double least, Value value) {
   return least;
 }
 
+// For blocks that come, behind the queue: they come while that is computed.
+double WaitOf(const CostTerms& terms) { return std::max(0.0, terms.transfer_seconds - terms.queue_seconds); }
+
 }  // namespace
 
 DecisionAudit DecisionAuditor::Audit(const RouteQuery& query, const FleetView& fleet, const Decision& decision) {
@@ -44,15 +47,22 @@ DecisionAudit DecisionAuditor::Audit(const RouteQuery& query, const FleetView& f
           .rotation_matched_tokens = rotated.matched_tokens,
           .rotation_ttft_seconds = rotated.ttft_seconds(),
           .rotation_whole_seconds = rotated.whole_seconds(tokens),
-          .rotation_token_seconds = PrefillTokenSeconds(*turn, speed)};
+          .rotation_token_seconds = PrefillTokenSeconds(*turn, speed),
+          .rotation_wait_seconds = decision.in_seconds ? WaitOf(rotated) : 0};
 }
 
 CacheWorth WorthOf(const FleetView& fleet, const Decision& decision, const DecisionAudit& audit) {
   const WorkerView* const chosen = fleet.Find(decision.slot);
   ROOST_CHECK(chosen != nullptr, "slot {} is not of this fleet", decision.slot.value());
+  const auto priced = std::find_if(decision.candidates.begin(), decision.candidates.end(),
+                                   [&decision](const Candidate& each) { return each.slot == decision.slot; });
+  const bool waits = decision.in_seconds && priced != decision.candidates.end();
   return {.token_seconds = PrefillTokenSeconds(*chosen, fleet.speed()),
           .rotation_token_seconds = audit.rotation_token_seconds,
           .matched_tokens = decision.matched_tokens,
+          .arriving_tokens = decision.arriving_tokens,
+          .wait_seconds = waits ? WaitOf(*priced) : 0,
+          .rotation_wait_seconds = audit.rotation_wait_seconds,
           .rotation_matched_tokens = audit.rotation_matched_tokens,
           .best_matched_tokens = audit.most_matched_tokens};
 }

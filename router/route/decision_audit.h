@@ -21,6 +21,7 @@ struct DecisionAudit {
   double rotation_ttft_seconds = 0;
   double rotation_whole_seconds = 0;
   double rotation_token_seconds = 0;  // see CacheWorth
+  double rotation_wait_seconds = 0;   // the same
 };
 
 // After the decision has taken its final worker. `audit` is of the worker for the whole request, if the prompt is

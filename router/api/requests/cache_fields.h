@@ -52,9 +52,10 @@ struct CacheFields {
   wire::CacheMode mode = wire::CacheMode::kOn;
   std::string salt;  // empty: none
   std::optional<wire::Retention> retention;
-  std::string session_id;              // empty: none
-  std::string prompt_cache_key;        // the same; a hint for routing alone
-  std::uint64_t expect_return_ms = 0;  // 0: not given
+  std::string session_id;                                 // empty: none
+  std::string prompt_cache_key;                           // the same; a hint for routing alone
+  std::uint64_t expect_return_ms = 0;                     // 0: not given
+  std::uint64_t longest_retention_ms = wire::kMaxKeepMs;  // the bound of the client's key
   std::uint32_t priority = 50;
   PromptCacheOptions options;
   // For the whole prompt: of the request's own cache_control, and of prompt_cache_retention.

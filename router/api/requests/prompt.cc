@@ -130,12 +130,19 @@ std::uint64_t HashOfName(BlockHash root, const std::string& name) {
   return std::max<std::uint64_t>(1, ChainHash(root, bytes).low);
 }
 
+// The request says nothing about how long its blocks should stay. `explicit` says that its breakpoints alone do.
+bool LeavesRetentionOpen(const CacheFields& fields) {
+  return fields.mode == wire::CacheMode::kOn && fields.expect_return_ms == 0 && !fields.retention &&
+         fields.lifetimes.empty() && fields.options.mode == PromptCacheOptions::Mode::kImplicit;
+}
+
 void ApplyCacheFields(const CacheFields& fields, GenerateSpec& spec) {
   spec.generate.cache_mode = fields.mode;
   spec.generate.priority = fields.priority;
   spec.generate.retention = fields.retention;
   spec.generate.lifetimes = fields.lifetimes;
   spec.generate.expect_return_ms = fields.expect_return_ms;
+  spec.longest_learned_return_ms = LeavesRetentionOpen(fields) ? fields.longest_retention_ms : 0;
 }
 
 }  // namespace

@@ -56,6 +56,7 @@ std::string CanonicalText(const jinja::Value& value) {
 Result<void> Api::CompleteCacheFields(const Call& call, CacheFields& fields) const {
   if (fields.session_id.empty()) fields.session_id = options_.session_headers.NameIn(call.request);
   const std::uint64_t most = MostRetentionMs(call);
+  fields.longest_retention_ms = most;
   fields.expect_return_ms = std::min(fields.expect_return_ms, most);
   if (fields.retention) {
     fields.retention->prompt_duration_ms = std::min(fields.retention->prompt_duration_ms, most);

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
+#include <optional>
 #include <utility>
 
 #include "router/fleet/evicted.h"
@@ -51,6 +53,7 @@ Result<RequestId> RequestTable::Submit(GenerateSpec spec, std::shared_ptr<Genera
   Request& request = *owned;
   request.id = NextId();
   request.spec = std::move(spec);
+  ExpectReturn(request.spec, now);
   request.observer = std::move(observer);
   request.choices.resize(request.spec.generate.sample_count);
   request.prompt_logprobs_told = !request.spec.generate.prompt_logprobs.has_value();
@@ -71,6 +74,13 @@ Result<RequestId> RequestTable::Submit(GenerateSpec spec, std::shared_ptr<Genera
   if (request.spec.deadline.has_value()) deadlines_.emplace(*request.spec.deadline, request.id);
   requests_.emplace(request.id, std::move(owned));
   return request.id;
+}
+
+void RequestTable::ExpectReturn(GenerateSpec& spec, Instant now) {
+  const std::optional<Duration> gap = return_gaps_.OnRequest({spec.generate.session_hash, spec.generate.tenant}, now);
+  if (!gap || spec.longest_learned_return_ms == 0) return;
+  const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(*gap).count();
+  spec.generate.expect_return_ms = std::min(static_cast<std::uint64_t>(ms), spec.longest_learned_return_ms);
 }
 
 // Either no worker serves the model, or none of those that do supports what the request asks for.

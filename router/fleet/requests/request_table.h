@@ -51,6 +51,7 @@
 #include "router/fleet/fleet_metrics.h"
 #include "router/fleet/requests/admission_queues.h"
 #include "router/fleet/requests/decider.h"
+#include "router/fleet/requests/return_gaps.h"
 #include "router/fleet/requests/tenant_shares.h"
 #include "router/fleet/requests/worker_message.h"
 #include "router/fleet/workers/in_flight.h"
@@ -240,6 +241,8 @@ class RequestTable {
   // True if some worker may take the request, regardless of room.
   [[nodiscard]] bool MayBeTaken(const Request& request);
   [[nodiscard]] Error WhyNobody(const GenerateSpec& spec);
+  // A request of the spec's session has come: says when the next one should, if that can be told and is left open.
+  void ExpectReturn(GenerateSpec& spec, Instant now);
   [[nodiscard]] bool AnyHasRoom(const AdmissionQueues::QueueName& name);
   // Serving workers that take requests from this queue.
   [[nodiscard]] std::vector<Worker*> ServingQueue(const AdmissionQueues::QueueName& name);
@@ -361,6 +364,7 @@ class RequestTable {
   HoldBook holds_;
   PrefixCopies copies_;
   TenantShares tenant_shares_;
+  ReturnGaps return_gaps_;
 
   std::uint64_t next_id_;
   Requests requests_;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "router/fleet/requests/request_table.h"
+#include "router/fleet/requests/return_gaps.h"
 #include "router/fleet/requests/worker_message.h"
 
 namespace roost::router {
@@ -227,6 +228,7 @@ void RequestTable::OnChoiceEnd(Attempt& attempt, ChoiceEnd end, Instant now) {
   if (HasOpenChoice(request, {0, request.spec.generate.sample_count})) {
     effects_.Push(NotifyChoiceEnd{request.observer, end});
   } else {
+    return_gaps_.OnEnd({request.spec.generate.session_hash, request.spec.generate.tenant}, now);
     End(request, {.reason = end.reason, .error = std::nullopt, .stop_token = end.stop_token});
   }
 }

@@ -1,12 +1,15 @@
-// The worth of lifetimes: recorded sessions of coding agents, whose requests ask for five minutes each (Anthropic's
-// usual lifetime), on the real cache beside a stream of other requests.
+// The worth of lifetimes and of learned gaps: recorded sessions of coding agents on the real cache, beside a stream of
+// other requests. Their requests ask for five minutes each (Anthropic's usual lifetime), or say nothing, and the router
+// learns when they return.
 #include <fmt/core.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
+#include <unordered_map>
 #include <unordered_set>
 #include <utility>
 #include <vector>
@@ -14,6 +17,7 @@
 #include "common/base/rng.h"
 #include "deploy/roostctl/workload/source.h"
 #include "deploy/roostctl/workload/trace.h"
+#include "router/fleet/requests/return_gaps.h"
 #include "tests/support/shared_data.h"
 #include "worker/cache/eviction/eviction_factory.h"
 #include "worker/cache/prefix_cache.h"
@@ -29,6 +33,8 @@ using worker::TenantId;
 constexpr std::uint32_t kCacheBlockTokens = kMinBlockTokens;  // whatever the trace's blocks hold
 constexpr double kRetainedShare = 1.0 / 8;                    // as workers have it, of each tenant
 constexpr Duration kLifetime = std::chrono::minutes(5);
+constexpr std::uint32_t kReturnPriority = 60;  // as workers have it, of what is expected back
+constexpr double kReturnMargin = 1.25;         // the same
 constexpr std::uint32_t kAgent = 1;
 
 BlockHash HashOf(ContentId id) { return {Mix64(id + 1), Mix64(~id)}; }
@@ -44,6 +50,7 @@ Trace Mixed(const std::filesystem::path& folder) {
     for (TraceRequest request : others.requests) {
       request.arrival_seconds += static_cast<double>(round - 1) * span;
       for (ContentId& id : request.blocks) id += round << 48U;
+      request.session += round << 32U;
       trace.requests.push_back(std::move(request));
     }
   }
@@ -51,11 +58,11 @@ Trace Mixed(const std::filesystem::path& folder) {
   return trace;
 }
 
-// A quarter of what the sessions' prompts hold.
-std::uint32_t SmallPool(const Trace& trace) {
+// A quarter of what the prompts of this tenant hold.
+std::uint32_t SmallPool(const Trace& trace, std::uint32_t tenant) {
   std::unordered_set<ContentId> blocks;
   for (const TraceRequest& request : trace.requests) {
-    if (request.tenant != kAgent) continue;
+    if (request.tenant != tenant) continue;
     blocks.insert(request.blocks.begin(), request.blocks.begin() + PromptBlockCount(trace, request));
   }
   return static_cast<std::uint32_t>(blocks.size() / 4);
@@ -82,20 +89,50 @@ class TraceScale final : public worker::EvictionPolicy {
   const RequestUse& request_;
 };
 
-// The per cent of the sessions' prompt tokens that hit. `key_count`: the keys that the sessions have, each a tenant;
-// 0: they ask for no lifetime.
-double Hits(const Trace& trace, std::uint32_t pool_blocks, std::uint32_t key_count) {
-  worker::BlockPool pool(pool_blocks);
-  RequestUse use;
-  PrefixCache cache(pool, {.block_tokens = kCacheBlockTokens, .retained_share_limit = kRetainedShare},
-                    std::make_unique<TraceScale>(
-                        worker::MakeEvictionPolicy(worker::kDefaultEvictionPolicy, pool_blocks).value(), use));
-  std::vector<TenantId> keys;
-  for (std::uint32_t i = 0; i < key_count; ++i) keys.push_back(cache.tenants().Join(fmt::format("key {}", i)));
-  double prompt_tokens = 0;
-  double hit_tokens = 0;
-  for (const TraceRequest& request : trace.requests) {
-    cache.AdvanceTo(Instant() + FromSeconds(request.arrival_seconds));
+// How long blocks stay.
+enum class Wish : std::uint8_t {
+  kNone,
+  kLifetimes,  // agents ask for lifetimes
+  kLearned,    // requests ask for nothing, and the gaps of all sessions are learned
+};
+
+// The per cent of the prompt tokens that hit.
+struct Hits {
+  double agents = 0;
+  double others = 0;
+};
+
+class Replay {
+ public:
+  // `key_count`: the keys that the agents' sessions have, each a tenant.
+  Replay(const Trace& trace, std::uint32_t pool_blocks, Wish wish, std::uint32_t key_count)
+      : trace_(trace),
+        wish_(wish),
+        pool_(pool_blocks),
+        cache_(pool_, {.block_tokens = kCacheBlockTokens, .retained_share_limit = kRetainedShare},
+               std::make_unique<TraceScale>(
+                   worker::MakeEvictionPolicy(worker::kDefaultEvictionPolicy, pool_blocks).value(), use_)) {
+    for (std::uint32_t i = 0; i < key_count; ++i) keys_.push_back(cache_.tenants().Join(fmt::format("key {}", i)));
+  }
+
+  Hits Run() {
+    for (const TraceRequest& request : trace_.requests) Serve(request);
+    return {agents_.PerCent(), others_.PerCent()};
+  }
+
+ private:
+  struct Share {
+    double hit = 0;
+    double all = 0;
+    [[nodiscard]] double PerCent() const { return 100 * hit / all; }
+  };
+  struct Turn {
+    BlockRef last;
+    worker::RequestRetention retention;
+  };
+
+  void Serve(const TraceRequest& request) {
+    cache_.AdvanceTo(Instant() + FromSeconds(request.arrival_seconds));
     std::vector<BlockHash> hashes;
     std::vector<TokenId> tokens;
     for (const ContentId id : request.blocks) {
@@ -104,49 +141,114 @@ double Hits(const Trace& trace, std::uint32_t pool_blocks, std::uint32_t key_cou
         tokens.insert(tokens.end(), {static_cast<TokenId>(word), static_cast<TokenId>(word >> 32U)});
       }
     }
+    const worker::RequestRetention retention = Arrive(request);
     const worker::BlockChain chain{{1, 1}, hashes, tokens};
-    const std::uint32_t prompt_blocks = PromptBlockCount(trace, request);
+    const std::vector<BlockId> blocks = Compute(request, chain);
+    std::vector<worker::FrontLifetime> lifetimes;
+    const std::uint32_t prompt_blocks = PromptBlockCount(trace_, request);
+    if (wish_ == Wish::kLifetimes && request.tenant == kAgent) lifetimes.push_back({prompt_blocks, kLifetime});
+    if (retention.prompt.end && !blocks.empty()) {
+      turns_.insert_or_assign(request.session, Turn{pool_.RefTo(blocks.back()), retention});
+    }
+    cache_.ReleaseAll(blocks, {.number = use_.number, .prompt_token_count = prompt_blocks * kCacheBlockTokens},
+                      retention, lifetimes);
+    (void)cache_.TakeEvents();
+  }
+
+  // As router and worker do: the session's next request ends what was retained for it.
+  worker::RequestRetention Arrive(const TraceRequest& request) {
+    worker::RequestRetention retention;
+    if (request.tenant == kAgent && !keys_.empty()) retention.tenant = keys_[request.session % keys_.size()];
+    if (wish_ != Wish::kLearned) return retention;
+    if (const auto turn = turns_.find(request.session); turn != turns_.end()) {
+      cache_.EndRetention(turn->second.last, turn->second.retention);
+      turns_.erase(turn);
+    }
+    const Instant now = Instant() + FromSeconds(request.arrival_seconds);
+    const std::uint64_t session = Mix64(request.session);  // as a hash of its name
+    const std::string tenant = fmt::format("{}", retention.tenant.value());
+    const std::optional<Duration> gap = gaps_.OnRequest({session, tenant}, now);
+    gaps_.OnEnd({session, tenant}, now);
+    if (!gap) return retention;
+    const Instant end = now + FromSeconds(ToSeconds(*gap) * kReturnMargin);
+    retention.prompt = retention.decode = {kReturnPriority, end};
+    return retention;
+  }
+
+  std::vector<BlockId> Compute(const TraceRequest& request, const worker::BlockChain& chain) {
     std::vector<BlockRef> matched;
     std::vector<BlockId> blocks;
-    cache.Match(chain, prompt_blocks, matched);
+    cache_.Match(chain, PromptBlockCount(trace_, request), matched);
     for (const BlockRef ref : matched) {
-      cache.Acquire(ref);
+      cache_.Acquire(ref);
       blocks.push_back(ref.block);
     }
-    const auto cached = static_cast<std::uint32_t>(matched.size()) * trace.block_tokens;
-    use = {use.number + 1, request.input_token_count, cached, request.output_token_count};
-    while (blocks.size() < hashes.size()) {
-      const std::optional<BlockId> block = cache.Allocate();
+    const auto cached = static_cast<std::uint32_t>(matched.size()) * trace_.block_tokens;
+    use_ = {use_.number + 1, request.input_token_count, cached, request.output_token_count};
+    Share& share = request.tenant == kAgent ? agents_ : others_;
+    share.all += request.input_token_count;
+    share.hit += cached;
+    while (blocks.size() < chain.hashes.size()) {
+      const std::optional<BlockId> block = cache_.Allocate();
       if (!block) break;
       blocks.push_back(*block);
-      blocks.back() = cache.Commit(chain, static_cast<std::uint32_t>(blocks.size()) - 1, blocks).block;
+      blocks.back() = cache_.Commit(chain, static_cast<std::uint32_t>(blocks.size()) - 1, blocks).block;
     }
-    worker::RequestRetention retention;
-    std::vector<worker::FrontLifetime> lifetimes;
-    if (request.tenant == kAgent) {
-      prompt_tokens += request.input_token_count;
-      hit_tokens += cached;
-      if (key_count > 0) retention.tenant = keys[request.session % key_count];
-      if (key_count > 0) lifetimes.push_back({prompt_blocks, kLifetime});
-    }
-    cache.ReleaseAll(blocks, {.number = use.number, .prompt_token_count = prompt_blocks * kCacheBlockTokens}, retention,
-                     lifetimes);
-    (void)cache.TakeEvents();
+    return blocks;
   }
-  return 100 * hit_tokens / prompt_tokens;
+
+  const Trace& trace_;
+  const Wish wish_;
+  RequestUse use_;
+  worker::BlockPool pool_;
+  PrefixCache cache_;
+  std::vector<TenantId> keys_;
+  router::ReturnGaps gaps_;
+  std::unordered_map<std::uint64_t, Turn> turns_;  // by session
+  Share agents_;
+  Share others_;
+};
+
+Hits HitsOf(const Trace& trace, std::uint32_t pool_blocks, Wish wish, std::uint32_t key_count) {
+  return Replay(trace, pool_blocks, wish, key_count).Run();
 }
 
-TEST(LifetimeTraceTest, SessionsThatAskForLifetimesHitMoreBesideOtherTraffic) {
+TEST(LifetimeTraceTest, SessionsHitMoreBesideOtherTrafficWithLifetimesOrLearnedGaps) {
   const auto folder = testing_support::SharedDir() / "traces";
   ROOST_SKIP_WITHOUT(folder);
   const Trace trace = Mixed(folder);
-  const std::uint32_t pool = SmallPool(trace);
-  const double without = Hits(trace, pool, 0);
-  const double one_key = Hits(trace, pool, 1);
-  const double some_keys = Hits(trace, pool, 8);
-  fmt::print("without lifetimes {:.1f} %, of one key {:.1f} %, of eight {:.1f} %\n", without, one_key, some_keys);
-  EXPECT_GE(one_key, without) << "one tenant may retain an eighth of the pool";
-  EXPECT_GE(some_keys, without + 3);
+  const std::uint32_t pool = SmallPool(trace, kAgent);
+  const Hits without = HitsOf(trace, pool, Wish::kNone, 0);
+  const double lifetimes_of_one = HitsOf(trace, pool, Wish::kLifetimes, 1).agents;
+  const double lifetimes_of_eight = HitsOf(trace, pool, Wish::kLifetimes, 8).agents;
+  fmt::print("without lifetimes {:.1f} %, of one key {:.1f} %, of eight {:.1f} %\n", without.agents, lifetimes_of_one,
+             lifetimes_of_eight);
+  EXPECT_GE(lifetimes_of_one, without.agents) << "one tenant may retain an eighth of the pool";
+  EXPECT_GE(lifetimes_of_eight, without.agents + 3);
+  for (const std::uint32_t key_count : {1U, 8U}) {
+    const Hits learned = HitsOf(trace, pool, Wish::kLearned, key_count);
+    fmt::print("learned, {} keys: {:.2f} %, others {:.2f} % (without: {:.2f} %)\n", key_count, learned.agents,
+               learned.others, without.others);
+    EXPECT_GE(learned.agents, without.agents + 0.5);
+    EXPECT_GE(learned.others, without.others);
+  }
+}
+
+// Sessions that all return, and ones that mostly do not.
+TEST(LifetimeTraceTest, LearnedGapsCostTrafficOfOneKindNothing) {
+  const auto folder = testing_support::SharedDir() / "traces";
+  ROOST_SKIP_WITHOUT(folder);
+  const std::vector<std::pair<std::string, Trace>> traces = {
+      {"agents", ComposeAgentTrace(LoadAgentSessions(folder / "weka_sessions_q0.jsonl").value(), {})},
+      {"conversations", LoadMooncakeTrace(folder / "mooncake_conv_first20min.jsonl").value()},
+      {"synthetic", LoadMooncakeTrace(folder / "mooncake_synth_family_q0.jsonl").value()}};
+  for (const auto& [name, trace] : traces) {
+    const std::uint32_t pool = SmallPool(trace, 0);
+    const double without = HitsOf(trace, pool, Wish::kNone, 0).others;
+    const double learned = HitsOf(trace, pool, Wish::kLearned, 0).others;
+    fmt::print("{}: without {:.2f} %, learned {:.2f} %\n", name, without, learned);
+    EXPECT_GE(learned, without - 0.2) << name;
+  }
 }
 
 }  // namespace

@@ -253,6 +253,20 @@ TEST_F(PromptCacheTest, AKeysCeilingShortensEveryTime) {
   EXPECT_THAT(dispatcher_.specs.back().generate.lifetimes, IsEmpty()) << "a ceiling of 0: nothing stays";
 }
 
+TEST_F(PromptCacheTest, AReturnIsLearnedWhereTheClientSaysNothingOfTimes) {
+  const auto longest = [this](std::string_view members, std::string_view key = "secret") {
+    (void)Send(locked_, "/v1/chat/completions", ChatWith(members), {{"Authorization", fmt::format("Bearer {}", key)}});
+    return dispatcher_.specs.back().longest_learned_return_ms;
+  };
+  EXPECT_EQ(longest(R"("session_id":"s")"), kMinuteMs) << "the key's ceiling";
+  EXPECT_EQ(longest(R"("session_id":"s")", "other"), 0U) << "a ceiling of 0: nothing stays";
+  EXPECT_EQ(longest(R"("session_id":"s","expect_return_ms":1)"), 0U);
+  EXPECT_EQ(longest(R"("session_id":"s","cache":{"retention":{"duration_ms":1}})"), 0U);
+  EXPECT_EQ(longest(R"("session_id":"s","prompt_cache_options":{"ttl":"30m"})"), 0U);
+  EXPECT_EQ(longest(R"("session_id":"s","prompt_cache_options":{"mode":"explicit"})"), 0U);
+  EXPECT_EQ(longest(R"("session_id":"s","cache":"off")"), 0U);
+}
+
 struct BadCase {
   std::string path;
   std::string body;

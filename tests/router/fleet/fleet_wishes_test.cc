@@ -1,6 +1,7 @@
 // Request options besides tokens: hints to the cache and the queue, several choices.
 #include <gtest/gtest.h>
 
+#include "router/fleet/requests/return_gaps.h"
 #include "tests/router/fleet/fleet_answers.h"
 #include "tests/router/fleet/fleet_sim.h"
 
@@ -9,6 +10,8 @@ namespace {
 
 using namespace std::chrono_literals;
 using Request = FleetSim::Request;
+
+constexpr std::uint64_t kMinuteMs = 60'000;
 
 // ---- hints to the cache and the queue ----
 
@@ -33,6 +36,39 @@ TEST(FleetCoreTest, WishesReachTheWorker) {
   EXPECT_EQ(sent.session_hash, 7U);
   EXPECT_EQ(sent.expect_return_ms, 3000U);
   EXPECT_EQ(sent.sample_count, 2U);
+}
+
+// A session whose requests come ten seconds after their answers.
+class LearnedGapTest : public ::testing::Test {
+ protected:
+  LearnedGapTest() { wishes_.generate.session_hash = 7; }
+
+  // The return that the worker is told to expect after a request of the session.
+  std::uint64_t Turn(std::uint64_t longest_learned_ms) {
+    sim_.Advance(10s);
+    wishes_.longest_learned_return_ms = longest_learned_ms;
+    sim_.Submit(MakePrompt(1, 20), 4, wishes_);
+    sim_.Run();
+    return worker_.received().back().expect_return_ms;
+  }
+
+  FleetSim sim_;
+  FakeWorker& worker_ = sim_.JoinWorker("a");
+  GenerateSpec wishes_;
+};
+
+TEST_F(LearnedGapTest, ASessionThatComesBackIsExpectedAgain) {
+  EXPECT_EQ(Turn(kMinuteMs), 0U);
+  for (int i = 0; i < ReturnGaps::kLeastAnswers; ++i) (void)Turn(kMinuteMs);
+  EXPECT_NEAR(static_cast<double>(Turn(kMinuteMs)), 10'000, 500);
+  EXPECT_EQ(Turn(2000), 2000U) << "the bound of the client's key";
+}
+
+TEST_F(LearnedGapTest, WhatTheClientSaysCounts) {
+  for (int i = 0; i <= ReturnGaps::kLeastAnswers; ++i) (void)Turn(kMinuteMs);
+  EXPECT_EQ(Turn(0), 0U) << "it said how long the blocks stay";
+  wishes_.generate.expect_return_ms = 3000;
+  EXPECT_EQ(Turn(0), 3000U);
 }
 
 TEST(FleetCoreTest, NothingIsExpectedOfTheCacheWhenItIsOff) {

@@ -91,6 +91,21 @@ TEST_F(DecisionAuditTest, AWorkerThatHoldsAsMuchWouldHaveFoundAsMuch) {
   EXPECT_EQ(savings.best_tokens, 1600U);  // which worker 1 holds
 }
 
+// The last 400 of its tokens come while its queue is computed, and 0.2 s after that.
+TEST_F(DecisionAuditTest, TheWaitForBlocksThatComeIsNotSaved) {
+  const RouteQuery query = Query();
+  Decision decision = Decide(query, fleet_, WorkerSlot(1), DecisionReason::kDeepestMatch);
+  Candidate chosen;
+  chosen.slot = WorkerSlot(1);
+  chosen.queue_seconds = 0.3;
+  chosen.transfer_seconds = 0.5;
+  decision.candidates = {chosen};
+  decision.arriving_tokens = 400;
+  const CacheWorth worth = WorthOf(fleet_, decision, auditor_.Audit(query, fleet_, decision));
+  EXPECT_DOUBLE_EQ(SavingsOf(worth, 1600).seconds, 0.8 - 0.2);
+  EXPECT_DOUBLE_EQ(SavingsOf(worth, 1200).seconds, 0.6) << "they did not come";
+}
+
 TEST_F(DecisionAuditTest, WithoutKnownSpeedsNoSecondsAreSaved) {
   FleetView fleet;
   fleet.Set({.slot = WorkerSlot(1)});
