@@ -7,7 +7,10 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "kernels/backend_module.h"
 #include "kernels/cuda/cuda_limits.h"
@@ -293,6 +296,41 @@ TEST_F(CudaOpsHostTest, AModelWithoutMemoryForGraphsLaunchesItsKernelsOneByOne) 
     EXPECT_EQ(std::count(names.begin(), names.end(), "cublasLtMatmul"), 4 * config.layer_count + 1);
   }
   EXPECT_EQ(fake_cuda::CountsOfGraphs().executables, 0);
+}
+
+// Steps of all kinds: a chunk without logits, the rest of the prompt beside it, decodes.
+TEST_F(CudaOpsHostTest, WhileNoBlockTravelsAStepMakesTheCallsThatItMakesWithoutFrames) {
+  worker::HfConfig config = *worker::SyntheticConfig("tiny");
+  config.head_dim = 64;
+  const auto calls_of_steps = [&](std::size_t frame_count) {
+    const auto model = worker::MakeModel(config, worker::RandomWeights(worker::kTestSeed),
+                                         {.dtype = DType::kBF16,
+                                          .step_bounds = {.token_count = 64, .request_count = 2},
+                                          .ops = &CudaOps(),
+                                          .frame_count = frame_count});
+    EXPECT_TRUE(model.ok()) << model.error().ToString();
+    EXPECT_EQ((*model)->MakeBlockReader() != nullptr, frame_count > 0);
+    std::vector<worker::TestSequence> sequences;
+    for (std::uint32_t i = 0; i < 2; ++i) {
+      sequences.emplace_back(**model, worker::RandomTokens(i, 40, config.vocab_size), i);
+    }
+    std::vector<std::map<std::string, int>> calls;
+    for (const std::uint32_t count : {32U, 5U, 1U, 1U, 1U}) {
+      const std::map<std::string, int> before = fake_cuda::CallCounts();
+      worker::Batch batch;
+      for (worker::TestSequence& sequence : sequences) sequence.AddTo(batch, count);
+      if (count == 32) batch.slices.front().logits_count = 0;
+      (void)(*model)->Forward(batch);
+      std::map<std::string, int> made = fake_cuda::CallCounts();
+      for (const auto& [name, earlier] : before) made[name] -= earlier;
+      std::erase_if(made, [](const auto& each) { return each.second == 0; });
+      calls.push_back(std::move(made));
+    }
+    return calls;
+  };
+  const auto without = calls_of_steps(0);
+  EXPECT_THAT(without, testing::Each(testing::Not(testing::IsEmpty())));
+  EXPECT_EQ(calls_of_steps(8), without);
 }
 
 TEST_F(CudaOpsHostTest, TheModuleOffersTheOpsAndTheDevices) {
