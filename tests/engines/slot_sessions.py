@@ -164,7 +164,7 @@ def promises(case, count):
             answer = router.completion(session, max_tokens=8, temperature=0, ignore_eos=True, return_token_ids=True)
             if answer.status != 200:
                 raise RuntimeError(f"{answer.status} {answer.body}")
-            sessions[number] = session + answer.json()["choices"][0]["token_ids"]
+            sessions[number] = session + (answer.json()["choices"][0].get("token_ids") or [])
             decision = router.decisions(1)[0]
             outcomes.append((decision["predicted"]["cached_tokens"], decision["actual"]["cached_tokens"]))
         return outcomes
