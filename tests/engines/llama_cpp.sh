@@ -6,6 +6,7 @@
 #   tests/engines/llama_cpp.sh --record     writes recordings/llama.cpp anew
 #   tests/engines/llama_cpp.sh --texts 500  greedy texts through slots, disk and moves beside a fresh server's
 #   tests/engines/llama_cpp.sh --sessions   chat sessions before two servers, by who chooses the server: figures, eight minutes
+#   tests/engines/llama_cpp.sh --sessions --promises 2000 [CASE …]   how often the prompts find what the router promised
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 

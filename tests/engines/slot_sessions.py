@@ -32,6 +32,7 @@ from slots_test import GRAIN, VOCABULARY, posted
 
 SESSIONS, TURNS = 6, 6
 PAUSE = 6  # at most so many seconds between turns
+LONGEST = 20 * 60  # of a case's promises; then those until then count
 WORDS = "alpha beta gamma delta king lord night who goes there what shall come with us and never".split()
 ROOST = {"shelf": "llama.cpp", "slots": "llama.cpp", "openai": "openai"}
 MODES = (*ROOST, "hash", "robin", "least", "one")
@@ -146,7 +147,10 @@ def promises(case, count):
         system = some(200, 201)
         sessions = [system + some(100, 600) for _ in range(5)]
         outcomes = []
+        end = time.monotonic() + LONGEST
         for turn in range(count):
+            if time.monotonic() > end:
+                break
             if case == "foreign" and turn % 4 == 3:
                 posted(server.port, "/completion", {"prompt": some(50, 400), "n_predict": 2})
                 time.sleep(draw.random())
@@ -160,7 +164,7 @@ def promises(case, count):
             answer = router.completion(session, max_tokens=8, temperature=0, ignore_eos=True, return_token_ids=True)
             if answer.status != 200:
                 raise RuntimeError(f"{answer.status} {answer.body}")
-            sessions[number] = session + answer.json()["choices"][0]["token_ids"]
+            sessions[number] = session + (answer.json()["choices"][0].get("token_ids") or [])
             decision = router.decisions(1)[0]
             outcomes.append((decision["predicted"]["cached_tokens"], decision["actual"]["cached_tokens"]))
         return outcomes
@@ -168,9 +172,10 @@ def promises(case, count):
 
 def tell_promises(case, count):
     outcomes = promises(case, count)
+    count = len(outcomes)
     equal = sum(abs(promised - found) <= 1 or promised == found // GRAIN * GRAIN for promised, found in outcomes)
     over = [(i, promised, found) for i, (promised, found) in enumerate(outcomes) if promised > found + 1]
-    print(f"figure slots_promised_{case}_prompts {len(outcomes)} prompts")
+    print(f"figure slots_promised_{case}_prompts {count} prompts")
     print(f"figure slots_promised_{case}_equal {100 * equal / count:.1f} %")
     print(f"figure slots_promised_{case}_too_much {100 * len(over) / count:.2f} %")
     print(f"figure slots_promised_{case}_found {100 * sum(found > 0 for _, found in outcomes) / count:.1f} %", flush=True)

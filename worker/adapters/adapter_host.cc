@@ -236,12 +236,6 @@ void AdapterHost::Apply(const CancelLinkCommand& command) {
   forwards_.CancelLink(command.link);
 }
 
-void AdapterHost::Apply(const OrderCommand& command) {
-  const auto* const evict = std::get_if<wire::Evict>(&command.order);
-  if (evict != nullptr && engine_.evicts()) return engine_.Evict(command.link, *evict);
-  outbox_.Answer({command.link, RefusalOf(command.order)});
-}
-
 void AdapterHost::Apply(ForwardPart command) {
   engine_.NoteForwards(forwards_);
   if (auto* const body = std::get_if<wire::ForwardBody>(&command.what)) {

@@ -23,6 +23,7 @@
 #include <string>
 #include <thread>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "common/base/bounded_queue.h"
@@ -124,7 +125,11 @@ class AdapterHost final : public EngineHost {
   void Apply(const CancelLinkCommand& command);
   void Apply(ForwardPart command);
   void Apply(const SnapshotCommand&) { snapshot_wanted_ = true; }
-  void Apply(const OrderCommand& command);
+  void Apply(const OrderCommand& command) {
+    const auto* const evict = std::get_if<wire::Evict>(&command.order);
+    if (evict != nullptr && engine_.evicts()) return engine_.Evict(command.link, *evict);
+    outbox_.Answer({command.link, RefusalOf(command.order)});
+  }
   void Apply(const NudgeCommand&) {}
 
   const Clock& clock_;

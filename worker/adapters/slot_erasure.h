@@ -31,7 +31,7 @@ class SlotErasure {
   // Takes what is before the block that the order names from a sequence that has it.
   void Learn(std::span<const BlockHash> hashes);
   [[nodiscard]] bool Names(BlockHash root, BlockHash tenant, std::span<const BlockHash> hashes) const;
-  // Of a held or saved sequence.
+  // The same for a sequence that is held or saved.
   template <typename Sequence>
   [[nodiscard]] bool Names(const Sequence& sequence) const {
     return Names(sequence.root, sequence.tenant, sequence.hashes);

@@ -108,7 +108,7 @@ class SlotFiles {
   [[nodiscard]] Result<void> Do(Task& task);
 
   const std::filesystem::path folder_;
-  std::vector<std::string> left_over_;  // of erasures; of whoever does the jobs
+  std::vector<std::string> left_over_;  // names that erasures could not remove; used where the jobs are done
   std::function<void()> on_done_;
   std::mutex mutex_;
   std::condition_variable changed_;
