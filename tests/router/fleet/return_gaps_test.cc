@@ -70,6 +70,11 @@ TEST_F(ReturnGapsTest, ATenantThatChangesIsFollowed) {
   for (std::uint64_t session = 10'000; session < 18'000; ++session) (void)Turn(session, 0s, "changed");
   for (int i = 0; i < 30'000; ++i) (void)Turn(7, 1s, "changed");
   EXPECT_EQ(Turn(7, 1s, "changed"), 1s);
+  for (std::uint64_t session = 20'000; session < 28'000; ++session) {
+    (void)Turn(session, 0s, "changed");
+    (void)Turn(session, 1s, "changed");
+  }
+  EXPECT_EQ(Turn(27'999, 1s, "changed"), std::nullopt);
 }
 
 TEST_F(ReturnGapsTest, RequestsWithoutASessionHaveNoGap) {
