@@ -397,6 +397,7 @@ std::shared_ptr<ComputeThreads> ComputeThreadsOf(const WorkerOptions& options, M
   return threads;
 }
 
+// Without threads a device computes.
 wire::ComputeShare ComputeShareOf(std::uint32_t threads) {
   const SharedCpus shared = ReadSharedCpus();
   return {.threads = threads,
@@ -562,7 +563,9 @@ Result<WorkerSetup> PrepareWorker(const WorkerOptions& given) {
   setup.hello.kv_dtype = std::move(loaded.kv_dtype);
   FillIn(options, std::move(loaded.text), setup);
   if (options.transfer_numerics == "same") setup.transfer_numerics = NumericsPromise(*setup.own.model);
-  if (KindOf(*model_options.ops) == DeviceKind::kCpu) setup.hello.compute = ComputeShareOf(options.threads);
+  // Workers of one machine fetch blocks over its loopback, whatever computes there.
+  const bool computes_here = KindOf(*model_options.ops) == DeviceKind::kCpu;
+  setup.hello.compute = ComputeShareOf(computes_here ? options.threads : 0);
   return setup;
 }
 
