@@ -391,9 +391,8 @@ void WritePieces(JsonWriter& json, const TokenList& tokens, std::span<const doub
   json.BeginObject().Key("type").String("BPE").Key("unk_token").String(tokens.texts[unknown]);
   json.Key("fuse_unk").Bool(true).Key("byte_fallback").Bool(true).Key("vocab").BeginObject();
   for (std::size_t id = 0; id < tokens.texts.size(); ++id) {
-    const TokenKind kind = tokens.kinds[id];
-    const bool is_piece = kind == TokenKind::kNormal || kind == TokenKind::kByte || id == unknown;
-    if (is_piece) json.Key(tokens.texts[id]).Number(id);
+    // Special tokens too: one that is not there would get an id behind all others.
+    if (tokens.kinds[id] != TokenKind::kUnused || id == unknown) json.Key(tokens.texts[id]).Number(id);
   }
   json.EndObject().Key("merges").BeginArray();
   for (const PieceMerge& merge : MergesOf(tokens, scores)) {
