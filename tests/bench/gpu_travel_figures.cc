@@ -184,10 +184,11 @@ class TravelBench {
   std::uint64_t last_name_ = 0;
 };
 
+constexpr double kPace = 1e10;
+
 }  // namespace
 
 std::vector<GpuFigure> GpuTravelFigures(const GpuUnderTest& gpu) {
-  constexpr double kPace = 1e10;
   const auto bench = std::make_shared<TravelBench>(gpu);
   const auto rate = [bench](CopyWay way) { return bench->Rate(way) / 1e6; };
   const auto over_plain = [bench](CopyWay way) { return bench->Rate(way) / bench->PlainRate(way); };
