@@ -6,8 +6,8 @@
 
 namespace roost::bench {
 
-// Median seconds to copy `bytes` within the memory of CUDA device 0, by the device's own clock. Requires a build with a
-// CUDA toolkit, and a device.
+// Median seconds to copy `bytes` within the memory of CUDA device 0, or between it and pinned memory, by the device's
+// own clock. Requires a build with a CUDA toolkit, and a device.
 [[nodiscard]] double CudaCopySeconds(void* to, const void* from, std::size_t bytes);
 
 // The same in the host's memory, where the SIMT shim computes.

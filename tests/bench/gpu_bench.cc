@@ -18,6 +18,7 @@
 
 #include "tests/bench/device_copy.h"
 #include "tests/bench/gpu_bench.h"
+#include "tests/support/late_ops.h"
 #include "tests/support/simt/simt_ops.h"
 #include "worker/backend/choose_backend.h"
 
@@ -51,7 +52,10 @@ GpuSizes TinyGpuSizes() {
           .most_tokens = 9,
           .context = 5,
           .decode_steps = 3,
-          .repeats = 1};
+          .repeats = 1,
+          .travel_blocks = 3,
+          .travel_sequences = 2,
+          .travel_context = 20};
 }
 
 namespace {
@@ -62,11 +66,13 @@ constexpr int kUsage = 64;
 std::vector<GpuFigure> AllFigures(const GpuUnderTest& gpu) {
   std::vector<GpuFigure> figures = GpuKernelFigures(gpu);
   for (GpuFigure& figure : GpuModelFigures(gpu)) figures.push_back(std::move(figure));
+  for (GpuFigure& figure : GpuTravelFigures(gpu)) figures.push_back(std::move(figure));
   return figures;
 }
 
+// The shim alone runs kernels for one thread.
 int RunQuick() {
-  const GpuUnderTest gpu{simt::SimtOps(), HostCopySeconds, TinyGpuSizes(), Effort::kQuick};
+  const GpuUnderTest gpu{testing_support::LateOps<simt::SimtOps>(), HostCopySeconds, TinyGpuSizes(), Effort::kQuick};
   for (const GpuFigure& figure : AllFigures(gpu)) {
     const bool sound = figure.measure() > 0;  // a shim has no figures
     fmt::print("{} {}\n", sound ? "ran" : "nothing was measured by", figure.name);

@@ -3,6 +3,7 @@
 //
 //   gpu_kernel_figures.cc   the device's limits, and kernels compared with them
 //   gpu_model_figures.cc    whole models behind the engine
+//   gpu_travel_figures.cc   blocks between the pool and pinned memory, and decodes beside them
 //   device_copy.h           the plain copy that other bandwidths are compared with
 #pragma once
 
@@ -46,6 +47,10 @@ struct GpuSizes {
   std::uint32_t context = 512;       // for decodes that are timed per step
   std::uint32_t decode_steps = 128;  // more than there are steps between the first prompt and the last one
   std::size_t repeats = 5;           // of engine figures
+
+  std::size_t travel_blocks = 2048;     // that are copied for a rate
+  std::uint32_t travel_sequences = 64;  // that decode beside copies
+  std::uint32_t travel_context = 4096;
 };
 
 // Sizes that a shim on the CPU can compute; they run all the same code.
@@ -54,7 +59,7 @@ struct GpuSizes {
 // Outlives the figures.
 struct GpuUnderTest {
   const kernels::OpTable& ops;
-  // Median seconds of a plain copy within the device's memory; see device_copy.h.
+  // Median seconds of a plain copy within the device's memory, or between it and pinned memory; see device_copy.h.
   double (*copy_seconds)(void* to, const void* from, std::size_t bytes);
   GpuSizes sizes;
   Effort effort = Effort::kFull;
@@ -70,5 +75,6 @@ struct GpuFigure {
 
 // A model is made when the first of its figures is measured, and is kept for the others.
 [[nodiscard]] std::vector<GpuFigure> GpuModelFigures(const GpuUnderTest& gpu);
+[[nodiscard]] std::vector<GpuFigure> GpuTravelFigures(const GpuUnderTest& gpu);
 
 }  // namespace roost::bench

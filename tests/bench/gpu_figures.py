@@ -47,6 +47,7 @@ TARGETS = {
     "gpu_llama-3.1-8b_prefill": (">=", 0.7, SHARE),
     "gpu_llama-3.1-8b_ttft_hit_over_cold": ("<=", 0.1, ABSOLUTE),
     "gpu_llama-3.1-8b_start": ("<=", 5, ABSOLUTE),
+    "gpu_travel_inter_token_beside_10_gb_per_s": ("<=", 1.03, ABSOLUTE),
 }
 
 

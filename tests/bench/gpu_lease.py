@@ -6,7 +6,7 @@
 BIN has the programs of a pack (gpu_pack.sh). Each stage is a command in its own process group under `timeout`; its output
 goes to OUT/log, and one line {stage, rc, seconds, commit, device} to OUT/stages.jsonl. A stage for which too little time is
 left is skipped, with that reason in place of rc. Only a failing probe stops the rest. --only runs the named stages, for what
-failed or was not reached before; `all` includes the stages that run only by name. Figures are in OUT/figures.json, where
+failed or was not reached before, `travel` those of blocks that travel; `all` includes the stages that run only by name. Figures are in OUT/figures.json, where
 those of earlier runs stay. The last lines of the output are the stages and the figures.
 
 Exits with 1 if a stage failed, and with 77 if the probe found no device.
@@ -33,7 +33,8 @@ LAST_LINES = 40
 
 
 class Stage:
-    """`least` is the time that must be left for it; `by_name_only` stages run when --only names them."""
+    """`least` is the time that must be left for it; `by_name_only` stages run when --only names them, or their group: a name up to
+    its first dash."""
 
     def __init__(self, name, limit, command, least=None, by_name_only=False):
         self.name = name
@@ -41,6 +42,9 @@ class Stage:
         self.least = limit * LEAST_SHARE if least is None else least
         self.command = [str(word) for word in command]
         self.by_name_only = by_name_only
+
+    def is_named(self, names):
+        return self.name in names or (self.by_name_only and self.name.partition("-")[0] in names)
 
 
 def stages(bin_folder, out):
@@ -58,6 +62,7 @@ def stages(bin_folder, out):
     def start(shape):
         return ["--", PYTHON, HERE / "start_figure.py", "--bin", bin_folder, "--shape", shape]
 
+    travel = [PYTHON, HERE / "gpu_travel.py", "--bin", bin_folder]
     return [
         Stage("probe", 15, ["bash", HERE / "gpu_probe.sh", bin_folder, out]),
         Stage("ops", 60, [*tests, ops, "--without", "DeviceFailure"]),
@@ -75,6 +80,11 @@ def stages(bin_folder, out):
         # Its weights are 16 GB, which have to be made first.
         Stage("start-8B", 120, [*collect, "--figures", "8b_start", *start("llama-3.1-8b")], least=120),
         Stage("transformers", 90, others("^transformers_"), by_name_only=True),
+        Stage("travel-copies", 15, ours("^gpu_travel_(out|in)($|_over)"), by_name_only=True),
+        Stage("travel-decodes", 30, ours("^gpu_travel_inter_token_"), by_name_only=True),
+        Stage("travel-fetch", 30, [*collect, "--figures", "^gpu_travel_f", "--", *travel, "first-token"], by_name_only=True),
+        Stage("travel-soak", 50, [*travel, "soak"], by_name_only=True),
+        Stage("travel-kill", 25, [*travel, "--seconds", 10, "kill"], by_name_only=True),
     ]
 
 
@@ -182,11 +192,11 @@ def chosen(all_stages, only):
     names = only.split(",")
     if names == ["all"]:
         return all_stages
-    unknown = set(names) - {stage.name for stage in all_stages}
+    unknown = {name for name in names if not any(stage.is_named([name]) for stage in all_stages)}
     if unknown:
         sys.exit(f"gpu_lease.py: there is no stage {', '.join(sorted(unknown))}")
     # The probe is cheap, and names the device.
-    return [stage for stage in all_stages if stage.name in names or stage.name == "probe"]
+    return [stage for stage in all_stages if stage.is_named(names) or stage.name == "probe"]
 
 
 def main():

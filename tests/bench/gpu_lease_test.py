@@ -94,6 +94,19 @@ class StagesTest(unittest.TestCase):
             self.run_stages(stages, 60, "--only", "d")
         self.assertIn("there is no stage d", str(ended.exception))
 
+    def test_a_groups_name_runs_its_stages(self):
+        """Of those that run only by name; others' names may have dashes, too."""
+        stages = [Stage("probe", 5, ["true"]), Stage("a", 5, ["true"]), Stage("a-1", 5, ["true"]),
+                  *(Stage(f"travel-{each}", 5, ["true"], by_name_only=True) for each in "bc")]
+        self.assertEqual([record["stage"] for record in self.run_stages(stages, 60, "--only", "travel,a")],
+                         ["probe", "a", "travel-b", "travel-c"])
+
+    def test_the_stages_of_travel_take_150_seconds_at_most(self):
+        stages = gpu_lease.chosen(gpu_lease.stages(pathlib.Path("/bin"), self.out), "travel")
+        self.assertEqual([stage.name for stage in stages],
+                         ["probe", "travel-copies", "travel-decodes", "travel-fetch", "travel-soak", "travel-kill"])
+        self.assertLessEqual(sum(stage.limit for stage in stages[1:]), 150)
+
     def test_a_log_that_is_too_large_keeps_its_ends(self):
         with mock.patch.object(gpu_lease, "MAX_LOG_BYTES", 1000):
             self.run_stages([Stage("a", 5, ["sh", "-c", "echo first; yes | head -c 5000; echo last"])])

@@ -7,7 +7,8 @@
     gpu_results.py check          exits with 1 if the page says something else
 
 Attention: 64 query heads on 8 KV heads of 128, bytes of K and V; prefill_attention: 8,192 tokens, half of the square.
-shared_prefix: 64 decodes behind 8,192 tokens that all share, against 64 prefixes. serve_256: 256 requests at once, prompts
+shared_prefix: 64 decodes behind 8,192 tokens that all share, against 64 prefixes. travel_inter_token: 64 decodes behind 4,096
+tokens beside copies of blocks, over those without copies. serve_256: 256 requests at once, prompts
 and outputs of 100 to 1,024 tokens. host_step: the host's part of a step of 256 decodes, which runs while the device
 computes. inter_token: one request behind 512 tokens. ttft_hit_over_cold: 8,192 tokens, cached over new. start: from the
 start of the process to a client's first token, weights in the page cache. copy_bandwidth: bytes read and written.
@@ -102,6 +103,10 @@ def table(path):
     about = f"{kept['device']}, {kept['date'][:10]}, commit {kept['commit']}."
     about += f" **Failed: {', '.join(failed)}.**" if failed else ""
     rows = [row(name, figure) for name, figure in ours.items() if "target" in figure]
+    for name, (comparison, wanted, is_share) in gpu_figures.TARGETS.items():
+        if name not in kept["figures"]:
+            target = f"{'≥' if comparison == '>=' else '≤'} {f'{wanted:.0%} of the bound' if is_share else wanted}"
+            rows.append([f"`{name}`", "not yet on a device", "", target, ""])
     return page_tables.markdown([about, "value", "share of the bound", "target", "PyTorch"], rows)
 
 

@@ -60,6 +60,8 @@ class GpuResultsTest(unittest.TestCase):
         self.assertIn("H100 80GB HBM3, sm_90, 2030-01-02, commit a1", page)
         self.assertIn("**Failed: serve.**", page)
         self.assertIn("| `gpu_llama-3.1-8b_start` | 6 s |  | ≤ 5 s, **missed** | 7 |", page)
+        self.assertIn("| `gpu_travel_inter_token_beside_10_gb_per_s` | not yet on a device |  | ≤ 1.03 |  |", page)
+        self.assertIn("| `gpu_product_8b` | not yet on a device |  | ≥ 75% of the bound |  |", page)
         self.assertTrue(page.startswith("before\n") and page.endswith("\nafter\n"))
 
 

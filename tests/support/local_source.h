@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -21,7 +23,8 @@ namespace roost::testing_support {
 
 class LocalSource final : public worker::FrameSource {
  public:
-  std::set<std::string> distrusted;  // workers
+  std::set<std::string> distrusted;                                              // workers
+  std::function<void(BlockHash hash, std::span<const std::byte> data)> on_sent;  // of each block; may be empty
 
   // Both outlive it. `inbox` is the asking engine's.
   LocalSource(worker::FrameInbox& inbox, const Clock& clock) : inbox_(inbox), clock_(clock) {}
@@ -51,6 +54,7 @@ class LocalSource final : public worker::FrameSource {
     if (!from_->Read(request.chain.hashes[asked.next], request.chain.tenant, sent_)) {
       return End(wire::HoldOutcome::kMissing);
     }
+    if (on_sent) on_sent(request.chain.hashes[asked.next], sent_.data());
     std::copy(sent_.bytes().begin(), sent_.bytes().end(), frame.bytes().begin());
     Result<worker::OpenedFrame> opened = OpenFrame(frame, request.chain, asked.next);
     if (!opened.ok()) return End(wire::HoldOutcome::kWrong);
