@@ -94,13 +94,17 @@ class Station {
   }
   // Seconds from a Hold to its first frame.
   double FirstFrame(const std::vector<TokenId>& prompt, const PeerPlace& source) {
-    answer_.reset();
-    PostHold(prompt, source, wire::HoldPurpose::kCopy);
-    while (!answer_) {
-      (void)HasToken();
-      wire::WaitForMessages({}, waker_, std::chrono::milliseconds(100));
-    }
-    ROOST_CHECK(answer_->outcome == wire::HoldOutcome::kComplete);
+    // The source may have told its token before the last blocks could be read.
+    do {
+      answer_.reset();
+      PostHold(prompt, source, wire::HoldPurpose::kCopy);
+      while (!answer_) {
+        (void)HasToken();
+        wire::WaitForMessages({}, waker_, std::chrono::milliseconds(100));
+      }
+    } while (answer_->outcome == wire::HoldOutcome::kMissing);
+    ROOST_CHECK(answer_->outcome == wire::HoldOutcome::kComplete, "{}",
+                wire::kHoldOutcomeNames[static_cast<std::size_t>(answer_->outcome)]);
     return static_cast<double>(answer_->first_frame_microseconds) * 1e-6;
   }
 
