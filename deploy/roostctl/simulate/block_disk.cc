@@ -196,20 +196,19 @@ void BlockDisk::Read() {
   const worker::HoldId id = restore.id;
   worker::FrameBuffer buffer(sizes_);
   Result<worker::OpenedFrame> opened = store_->Read(restore.chain, restore.next, buffer);
-  const bool is_last = !opened.ok() || restore.next + 1 == restore.chain.size();
+  const bool is_there = opened.ok();
+  const bool is_last = !is_there || restore.next + 1 == restore.chain.size();
   const std::uint32_t index = restore.next;
   process_->awaited_count -= is_last ? restore.chain.size() - index : 1;
   ++restore.next;
   if (is_last) restores.pop_front();
   StartRead();
-  if (opened.ok()) {
+  if (is_there) {
     process_->read_rate->Learn(frame_bytes_, BlockSeconds(), timeline_.Now());
     process_->tell(worker::ArrivedFrame{
         .id = id, .index = index, .buffer = {}, .opened = *std::move(opened), .at = timeline_.Now()});
   }
-  if (is_last) {
-    process_->tell(worker::FramesEnded{id, opened.ok() ? HoldOutcome::kComplete : HoldOutcome::kMissing});
-  }
+  if (is_last) process_->tell(worker::FramesEnded{id, is_there ? HoldOutcome::kComplete : HoldOutcome::kMissing});
 }
 
 // ---- reports ----
