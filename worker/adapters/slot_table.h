@@ -21,7 +21,7 @@
 // whose prefix lies there gets it restored first, where that is quicker than computing it. While a slot moves so, it is
 // taken; the caller moves it and says when it is done.
 //
-// Sequences that an order to evict names (slot_erasure.h) leave at once, and their slots are taken until the server has
+// Sequences that an order to evict names (SlotErasure) leave at once, and their slots are taken until the server has
 // erased them. Requests that are named go on, and their slots are erased behind them.
 //
 // Not thread-safe. A call costs O((slots + entries of the shelf) · blocks of a prompt).
@@ -43,7 +43,6 @@
 #include "worker/adapters/block_source.h"
 #include "worker/adapters/engine_protocol.h"
 #include "worker/adapters/http_port.h"
-#include "worker/adapters/slot_erasure.h"
 #include "worker/adapters/slot_files.h"
 #include "worker/adapters/slot_shelf.h"
 
