@@ -29,13 +29,14 @@ TEST_F(EvictTest, NamesTheBlocksThatACompletionAsksFor) {
   const auto responder = Evict(R"({"model":"bytes","prompt":"some long text","cache_salt":"s"})");
   ASSERT_TRUE(responder->response.has_value());
   EXPECT_EQ(responder->response->status, 200);
-  EXPECT_EQ(responder->response->body,
-            R"({"model":"bytes","blocks":3,"tokens":15,"evicted_blocks":6,"busy_blocks":2,"disk_blocks":4,"workers":[)"
-            R"({"worker":"w1","answered":true,"evicted_blocks":5,"busy_blocks":2,"disk_blocks":4},)"
-            R"({"worker":"w2","answered":true,"evicted_blocks":1,"busy_blocks":0,"disk_blocks":0},)"
-            R"({"worker":"w3","answered":false,"reason":"no answer"},)"
-            R"({"worker":"w4","answered":false,"reason":"not supported"},)"
-            R"({"worker":"w5","answered":false,"reason":"refused: it has too many evictions open, or can not erase all of it"}]})");
+  EXPECT_EQ(
+      responder->response->body,
+      R"({"model":"bytes","blocks":3,"tokens":15,"evicted_blocks":6,"busy_blocks":2,"disk_blocks":4,"workers":[)"
+      R"({"worker":"w1","answered":true,"evicted_blocks":5,"busy_blocks":2,"disk_blocks":4},)"
+      R"({"worker":"w2","answered":true,"evicted_blocks":1,"busy_blocks":0,"disk_blocks":0},)"
+      R"({"worker":"w3","answered":false,"reason":"no answer"},)"
+      R"({"worker":"w4","answered":false,"reason":"not supported"},)"
+      R"({"worker":"w5","answered":false,"reason":"refused: it has too many evictions open, or can not erase all of it"}]})");
   Complete(R"({"model":"bytes","prompt":"some long text","cache_salt":"s"})");
   const GenerateSpec& spec = dispatcher_.specs.at(0);
   EXPECT_EQ(LastPrompt(), (wire::PromptToEvict{spec.generate.root, spec.generate.prompt, spec.generate.block_hashes}));
