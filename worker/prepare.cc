@@ -175,6 +175,9 @@ struct AdapterModel {
 // The template that the engine renders with, where it tells and the user has not chosen one of the files'; else empty.
 Result<std::string> TemplateOf(const WorkerOptions& options, const adapters::EngineFacts& facts) {
   if (!options.chat_template.empty() || facts.chat_template.empty()) return std::string();
+  if (facts.chat_template.size() + facts.tool_template.size() > kMaxChatTemplateBytes) {
+    return InvalidArgument("chat-template", "the server's has more than {} bytes", kMaxChatTemplateBytes);
+  }
   if (facts.chat_template.find('{') == std::string::npos) {
     return InvalidArgument("chat-template", "the server renders with '{}', which it has built in", facts.chat_template);
   }

@@ -105,7 +105,7 @@ class Arrivals {
   [[nodiscard]] bool GiveWay();
   // Ends those that an order names, or whose source computes wrong.
   void EndWhere(const std::function<bool(const ArrivalSpec&)>& is_meant, wire::HoldOutcome outcome);
-  // Ends the restores whose blocks a Hold brings, too. It has some.
+  // A Hold brings these blocks, at least one: ends the restores of the same.
   void EndRestoresOf(std::span<const BlockHash> held);
   // Ends the arrivals that hold a block which is no longer ready.
   void CancelErased();

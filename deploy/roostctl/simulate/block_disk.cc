@@ -111,16 +111,19 @@ void BlockDisk::Offer(std::span<const worker::DiskOffer> blocks) {
 
 void BlockDisk::StartWrite() {
   if (process_->is_writing) return;
-  while (!process_->queue.empty()) {
-    const Instant now = timeline_.Now();
-    const bool is_soon = process_->pace.next() > now;
-    if (!is_soon && !WriteNext()) continue;
-    if (!is_soon) process_->pace.Count(frame_bytes_, now);
+  const auto go_on_after = [this](double seconds) {
     process_->is_writing = true;
-    return After(is_soon ? ToSeconds(process_->pace.next() - now) : BlockSeconds(), [this] {
+    After(seconds, [this] {
       process_->is_writing = false;
       StartWrite();
     });
+  };
+  const Instant now = timeline_.Now();
+  while (!process_->queue.empty()) {
+    if (const Instant next = process_->pace.next(); next > now) return go_on_after(ToSeconds(next - now));
+    if (!WriteNext()) continue;
+    process_->pace.Count(frame_bytes_, now);
+    return go_on_after(BlockSeconds());
   }
 }
 

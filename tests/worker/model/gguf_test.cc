@@ -211,6 +211,17 @@ TEST_F(GgufTest, ASpaceIsPutBeforeEachPartOfATextUnlessTheFileSaysOtherwise) {
   EXPECT_EQ(Ids("<turn>a a"), (std::vector<TokenId>{9, 4, 7}));
 }
 
+// Gemma's runs of spaces. Control tokens are never made of a text's pieces.
+TEST_F(GgufTest, WhatAUserHasDefinedIsMergedToo) {
+  AddPieces({"<unk>", "<s>", "</s>", "\u2581", "a", "\u2581\u2581", "\u2581a", "aa"}, {0, 0, 0, -9, -9, 0, -1, 0},
+            {2, 3, 3, 1, 1, 4, 1, 3});
+  AddFlag("tokenizer.ggml.add_space_prefix", false);
+  EXPECT_EQ(Ids("a  a"), (std::vector<TokenId>{4, 5, 4}));
+  EXPECT_EQ(Ids("a   a"), (std::vector<TokenId>{4, 5, 6}));
+  EXPECT_EQ(Ids(" aa"), (std::vector<TokenId>{3, 7}));  // the added token itself
+  EXPECT_EQ(Ids("a a"), (std::vector<TokenId>{4, 6}));
+}
+
 TEST_F(GgufTest, SpecialTokensOfPhi3TakeTheSpacesBehindThem) {
   AddFewPieces();
   EXPECT_EQ(Ids("<turn>  a"), (std::vector<TokenId>{9, 3, 3, 7}));

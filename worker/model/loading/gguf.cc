@@ -356,16 +356,19 @@ struct PieceMerge {
 };
 
 // SentencePiece merges what gives the piece of the highest score; the lists of tokenizer.json name pairs. Of the pairs
-// of one piece that with the longer front goes first, as where models' files are converted. O(n · longest) for n bytes
-// of pieces.
+// of one piece that with the longer front goes first, as where models' files are converted. What a user has defined is
+// merged as any piece is: in Gemma these are the runs of spaces. O(n · longest) for n bytes of pieces.
 std::vector<PieceMerge> MergesOf(const TokenList& tokens, std::span<const double> scores) {
+  const auto is_piece = [&tokens](std::size_t id) {
+    return tokens.kinds[id] == TokenKind::kNormal || tokens.kinds[id] == TokenKind::kUserDefined;
+  };
   std::unordered_set<std::string_view> pieces;
   for (std::size_t id = 0; id < tokens.texts.size(); ++id) {
-    if (tokens.kinds[id] == TokenKind::kNormal) pieces.insert(tokens.texts[id]);
+    if (is_piece(id)) pieces.insert(tokens.texts[id]);
   }
   std::vector<PieceMerge> merges;
   for (std::size_t id = 0; id < tokens.texts.size(); ++id) {
-    if (tokens.kinds[id] != TokenKind::kNormal) continue;
+    if (!is_piece(id)) continue;
     const std::string_view piece = tokens.texts[id];
     for (std::size_t front = std::max<std::size_t>(piece.size(), 1); --front > 0;) {
       const PieceMerge merge{piece.substr(0, front), piece.substr(front), scores[id]};
