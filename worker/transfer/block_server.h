@@ -55,7 +55,8 @@ inline constexpr std::size_t kServedBeside = 8;
 }
 // How often a followed fetch that waits says so; less than kPeerSilence.
 inline constexpr std::chrono::milliseconds kFollowKeepAlive{500};
-inline constexpr std::size_t kMaxHandshakes = 8;
+// Room for all followed fetches of two consumers that dial at once.
+inline constexpr std::size_t kMaxHandshakes = 32;
 // A connection without a fetch ends after this time. Consumers end theirs earlier.
 inline constexpr std::chrono::milliseconds kServedIdle{30'000};
 

@@ -73,7 +73,9 @@ TEST_F(FollowedFetchesTest, EachHasAConnectionSoThatNoneWaitsForAnother) {
   EXPECT_EQ(arrived_.joins[4], 1U) << "what is on its way is not asked for again";
 }
 
+// All dial at once, and none drops another's handshake.
 TEST_F(FollowedFetchesTest, MoreThanTheMostAreBusy) {
+  static_assert(kMaxFollowed < kMaxHandshakes);
   for (std::uint64_t id = 1; id <= kMaxFollowed; ++id) {
     FrameChain chain = chain_.chain;
     chain.tenant = id;  // so that none joins another
