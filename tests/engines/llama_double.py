@@ -228,7 +228,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
     slots = None
     requests = []
     moves = []
-    together = None
+    may_answer = threading.Event()
 
     def log_message(self, *_args):
         pass
@@ -337,6 +337,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
         data = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         if self.path.startswith("/slots/"):
             return self.move_slot(data)
+        if self.path == "/answer":
+            self.may_answer.set()
+            return self.send(200, {})
         if self.path not in ("/v1/chat/completions", "/v1/completions", "/completion"):
             return self.refuse(404, "File Not Found")
         try:
@@ -353,8 +356,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         answer.number = slot
         try:
             time.sleep((len(answer.tokens) - answer.cached) * self.options.prefill_us / 1e6)
-            if self.together:
-                self.together.wait(60)
+            self.may_answer.wait()
             self.requests.append({"prompt": len(answer.tokens), "cached": answer.cached, "slot": slot,
                                   "model": answer.body.get("model")})
             self.answer(answer)
@@ -425,13 +427,13 @@ def main():
     parser.add_argument("--save-us", type=float, default=0, help="of a token")
     parser.add_argument("--restore-us", type=float, default=0)
     parser.add_argument("--die-in-saves", action="store_true", help="in the middle of the first file")
-    parser.add_argument("--together", type=int, help="answers begin once so many requests are there")
+    parser.add_argument("--held", action="store_true", help="answers begin once /answer is posted")
     parser.add_argument("--prefill-us", type=float, default=0)
     parser.add_argument("--token-ms", type=float, default=0)
     Handler.options = parser.parse_args()
     Handler.slots = Slots(Handler.options.slots, Handler.options.ram_texts)
-    if Handler.options.together:
-        Handler.together = threading.Barrier(Handler.options.together)
+    if not Handler.options.held:
+        Handler.may_answer.set()
     server = Server(("127.0.0.1", Handler.options.port), Handler)
     print("ready", flush=True)
     server.serve_forever()

@@ -38,14 +38,21 @@ class Server:
         self.process.wait()
         self.process.stdout.close()
 
-    def requests(self):
-        """What it was asked since it began: tokens, those that a slot had, the slot."""
+    def ask(self, method, path):
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
         try:
-            connection.request("GET", "/requests")
+            connection.request(method, path)
             return json.loads(connection.getresponse().read())
         finally:
             connection.close()
+
+    def requests(self):
+        """What it was asked since it began: tokens, those that a slot had, the slot."""
+        return self.ask("GET", "/requests")
+
+    def answer(self):
+        """Lets one that was started with --held answer."""
+        self.ask("POST", "/answer")
 
 
 class Chat:
@@ -136,14 +143,21 @@ class OpenAiTest(Fleets, unittest.TestCase):
         self.assertEqual({(w["mode"], w["unread"]) for w in router.workers()}, {("predicted", True)})
 
     def test_clients_at_once_fill_the_slots_of_all(self):
-        router = self.fleet("--slots", "4", "--together", "4")  # with fewer, a server's clients would wait for ever
+        router = self.fleet("--slots", "4", "--held")
         with concurrent.futures.ThreadPoolExecutor(8) as clients:
-            chats = [clients.submit(Chat(router, name).turn) for name in "abc"]
-            wait_until(lambda: sum(w["running_requests"] for w in router.workers()) == 3, "that the load is told")
-            chats += [clients.submit(Chat(router, name).turn) for name in "defgh"]
+            chats = []
+            try:
+                for count, name in enumerate("abcdefgh", 1):
+                    chats.append(clients.submit(Chat(router, name).turn))
+                    wait_until(lambda count=count: sum(w["running_requests"] for w in router.workers()) == count,
+                               "that the load is told")
+                running = [w["running_requests"] for w in router.workers()]
+            finally:
+                for server in self.servers:
+                    server.answer()
             for chat in chats:
                 chat.result()
-        self.assertEqual([len(server.requests()) for server in self.servers], [4, 4])
+        self.assertEqual(running, [4, 4])
 
     def test_streams_tell_too(self):
         router = self.fleet("--slots", "4")
