@@ -2,9 +2,10 @@
 
     python3 tests/run_ctest.py build/release [arguments of ctest]
 
-A test that drives daemons (label integration, clients or kube) and fails is run once more, by itself. If it passes then it
-is flaky: the run is green, and the name belongs into tests/flaky.txt with the cause. A name that is there already makes the
-run red, because its cause was to be mended. Flaky names are written to flaky.txt in the build folder, too.
+A test that drives daemons (label integration, clients or kube) or threads and fails is run once more, by itself, unless it
+crashed or a sanitizer reported something. If it passes then it is flaky: the run is green, and the name belongs into
+tests/flaky.txt with the cause. A name that is there already makes the run red, because its cause was to be mended. Flaky
+names are written to flaky.txt in the build folder, too.
 """
 
 import collections
@@ -14,7 +15,8 @@ import re
 import subprocess
 import sys
 
-RUN_AGAIN = {"integration", "clients", "kube"}
+RUN_AGAIN = {"integration", "clients", "kube", "threads"}
+CRASHED = re.compile(r"Sanitizer|runtime error:|terminate called|check failed")
 LISTED = pathlib.Path(__file__).resolve().parent / "flaky.txt"
 
 
@@ -43,14 +45,21 @@ def failed_names(build):
     return [line.split(":", 1)[1] for line in path.read_text().splitlines()] if path.exists() else []
 
 
-def skipped_cases(build):
-    """Reason (of GoogleTest's cases) or program (of Python's) -> number of cases that were skipped."""
+def outputs(build):
+    """Name -> output of each test of the last run."""
     path = build / "Testing/Temporary/LastTest.log"
     text = path.read_text(errors="replace") if path.exists() else ""
-    skipped = collections.Counter(each.strip() for each in re.findall(r": Skipped\n(.*)\n(?:.*\n)?\[  SKIPPED \]", text))
-    for section in re.split(r"^\d+/\d+ Testing: ", text, flags=re.MULTILINE)[1:]:
-        for count in re.findall(r"^OK \(skipped=(\d+)\)$", section, re.MULTILINE):
-            skipped[section.split("\n", 1)[0]] += int(count)
+    sections = re.split(r"^\d+/\d+ Testing: ", text, flags=re.MULTILINE)[1:]
+    return dict(section.split("\n", 1) for section in sections)
+
+
+def skipped_cases(build):
+    """Reason (of GoogleTest's cases) or program (of Python's) -> number of cases that were skipped."""
+    skipped = collections.Counter()
+    for name, output in outputs(build).items():
+        skipped.update(each.strip() for each in re.findall(r": Skipped\n(.*)\n(?:.*\n)?\[  SKIPPED \]", output))
+        for count in re.findall(r"^OK \(skipped=(\d+)\)$", output, re.MULTILINE):
+            skipped[name] += int(count)
     return skipped
 
 
@@ -63,8 +72,9 @@ def run(build, arguments, listed):
     failed = failed_names(build)
     if code == 0 or not failed:
         return code, []
+    told = outputs(build)  # which the next call of ctest writes anew
     labels = labels_of(build)
-    again = [name for name in failed if labels[name] & RUN_AGAIN]
+    again = [name for name in failed if labels[name] & RUN_AGAIN and not CRASHED.search(told[name])]
     flaky = [name for name in again if ctest(build, "-R", f"^{re.escape(name)}$").returncode == 0]
     for name in flaky:
         known = name in listed

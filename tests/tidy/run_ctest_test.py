@@ -37,6 +37,11 @@ class RunCtestTest(unittest.TestCase):
         red, flaky, _ = self.outcome(a=("unit", PASSES_WHEN_RUN_AGAIN))
         self.assertEqual((red, flaky), (True, []))
 
+    def test_a_report_of_a_sanitizer_is_red_though_it_comes_once(self):
+        report = "test -e ran || { touch ran; echo 'SUMMARY: AddressSanitizer: heap-use-after-free'; exit 1; }"
+        red, flaky, _ = self.outcome(a=("threads", report), b=("threads", PASSES_WHEN_RUN_AGAIN.replace("ran", "ran_b")))
+        self.assertEqual((red, flaky), (True, ["b"]))
+
     def test_a_test_that_fails_twice_is_red_beside_one_that_is_flaky(self):
         red, flaky, _ = self.outcome(a=("integration", "exit 1"), b=("kube", PASSES_WHEN_RUN_AGAIN))
         self.assertEqual((red, flaky), (True, ["b"]))
