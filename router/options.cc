@@ -228,7 +228,8 @@ void DeclareOperation(RouterOptions& options, ConfigParser& parser) {
            "Folder for the savings ledger: what each tenant, key and model used in each hour, and the prefill that the "
            "cache saved of it. Several routers may share it; roostctl savings adds the files up")
       .Add("record", options.record,
-           "File in which the router records the lengths and block hashes of all requests, but no text; roostctl "
+           "File in which the router records the lengths, block hashes and keys' names of all requests, but no text; "
+           "roostctl "
            "simulate reads it")
       .AddSwitch("show-prefix-text", options.show_prefix_text,
                  "Show the text of the most used prefixes in /admin/v1/prefixes; workers then send their tokens")

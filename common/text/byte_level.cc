@@ -48,15 +48,18 @@ void AppendByteLevel(std::string_view bytes, std::string& out) {
 }
 
 std::optional<std::string> DecodeByteLevel(std::string_view text) {
-  std::string bytes;
+  std::string bytes(text.size(), '\0');
+  std::size_t count = 0;
   for (std::size_t i = 0; i < text.size();) {
-    const std::optional<CodePoint> point = DecodeUtf8(text.substr(i));
+    const auto first = static_cast<unsigned char>(text[i]);  // nearly all characters are ASCII
+    const auto point = first < 0x80 ? std::optional(CodePoint{first, 1}) : DecodeUtf8(text.substr(i));
     if (!point || point->value >= kAlphabetEnd) return std::nullopt;
     const std::int16_t byte = kAlphabet.byte_of[point->value];
     if (byte < 0) return std::nullopt;
-    bytes += static_cast<char>(byte);
+    bytes[count++] = static_cast<char>(byte);
     i += point->length;
   }
+  bytes.resize(count);
   return bytes;
 }
 

@@ -260,9 +260,13 @@ void TokenDecoder::Push(std::string_view token, State& state, std::string& out) 
 }
 
 std::string TokenDecoder::BytesOf(std::string_view token) const {
+  if (bytes_ == Bytes::kByteLevel && token_steps_.empty() && text_steps_.empty()) {  // as most tokenizers have it
+    std::optional<std::string> decoded = DecodeByteLevel(token);
+    return decoded ? *std::move(decoded) : std::string(token);
+  }
   std::string text = AfterTokenSteps(token, Place::kLater);
   if (bytes_ == Bytes::kByteLevel) {
-    text = DecodeByteLevel(text).value_or(text);
+    if (std::optional<std::string> decoded = DecodeByteLevel(text)) text = *std::move(decoded);
   } else if (bytes_ == Bytes::kByteFallback) {
     if (const std::optional<char> byte = ByteOfToken(text)) return std::string(1, *byte);
   }

@@ -64,13 +64,14 @@ extern const Command kSavingsCommand;
 
 struct LintOptions {
   std::string recording;
-  std::vector<std::string> tenants;             // whose names are shown; a recording has their hashes
+  std::vector<std::string> tenants;             // whose names are shown where no key is known: there are hashes alone
   std::uint64_t prefill_tokens_per_second = 0;  // 0: shares alone are printed
   std::uint64_t most = 10;                      // places that are printed
 };
 
 // A place where prompts part.
 struct Parting {
+  std::string key;     // the API key's name; empty: none is recorded
   std::string tenant;  // its name, or the hash of it; empty: none
   std::string model;
   std::uint64_t token = 0;            // the front's length: the first that differs is in the block that begins here

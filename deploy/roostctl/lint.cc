@@ -8,7 +8,9 @@
 #include <optional>
 #include <ostream>
 #include <system_error>
+#include <tuple>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 #include "common/json/json_read.h"
@@ -24,6 +26,7 @@ constexpr int kHexadecimal = 16;
 
 struct Recorded {
   double arrival_seconds = 0;
+  std::string key;
   std::uint64_t tenant = 0;
   std::string model;
   std::uint32_t block_tokens = 0;
@@ -48,7 +51,13 @@ Result<Recorded> Read(json::Element object) {
   if (!arrival || !model || !input || !tenant || !block_tokens || !IsValidBlockTokens(*block_tokens)) {
     return DataLoss("", "no request of a recording: arrival, model, block_tokens, input and tenant are needed");
   }
-  read = {*arrival, *tenant, std::string(*model), *block_tokens, *input, {}};
+  read = {.arrival_seconds = *arrival,
+          .key = std::string(json::At<std::string_view>(object, "key").value_or("")),
+          .tenant = *tenant,
+          .model = std::string(*model),
+          .block_tokens = *block_tokens,
+          .input_tokens = *input,
+          .blocks = {}};
   for (const json::Element block : json::ElementsAt(object, "blocks")) {
     const auto hash = HashIn(json::At<std::string_view>(block, "").value_or(""));
     if (!hash) return DataLoss("", "blocks must be hashes in hexadecimal");
@@ -60,18 +69,34 @@ Result<Recorded> Read(json::Element object) {
   return read;
 }
 
-// A block with all before it, or the beginning of a tenant's prompts.
+// A block with all before it, or the beginning of a key's prompts.
 struct Front {
   std::uint64_t token = 0;  // behind it
   std::uint64_t requests = 0;
   std::vector<std::uint64_t> rests;  // tokens that those computed which parted here
 };
 
-// The fronts of one tenant's prompts of one model.
+// All blocks that a request has had.
+class Known {
+ public:
+  // The leading blocks of the prompt that are known. Then all of the request are.
+  std::size_t Add(const Recorded& request) {
+    const std::size_t prompt_blocks = request.input_tokens / request.block_tokens;
+    std::size_t count = 0;
+    while (count < prompt_blocks && blocks_.contains(request.blocks[count])) ++count;
+    blocks_.insert(request.blocks.begin(), request.blocks.end());
+    return count;
+  }
+
+ private:
+  std::unordered_set<std::uint64_t> blocks_;
+};
+
+// The fronts of one key's prompts of one model.
 class Fronts {
  public:
-  // Returns the tokens that the request computes.
-  std::uint64_t Add(const Recorded& request) {
+  // `known`: its leading blocks that a request of any key has had.
+  void Add(const Recorded& request, std::size_t known) {
     Front* front = &begin_;
     ++front->requests;
     const std::size_t prompt_blocks = request.input_tokens / request.block_tokens;
@@ -82,14 +107,12 @@ class Fronts {
       front = &found->second;
       ++front->requests;
     }
-    const std::uint64_t rest = request.input_tokens - front->token;
-    if (at < prompt_blocks) front->rests.push_back(rest);
+    if (at < prompt_blocks && at == known) front->rests.push_back(request.input_tokens - front->token);
     for (; at < request.blocks.size(); ++at) {
       Front& next = by_block_[request.blocks[at]];
       next.token = (at + 1) * request.block_tokens;
       if (at < prompt_blocks) ++next.requests;
     }
-    return rest;
   }
 
   template <typename Visit>
@@ -105,7 +128,7 @@ class Fronts {
 
 Parting PartingAt(Front& front) {
   std::sort(front.rests.begin(), front.rests.end());
-  Parting parting{.tenant = {}, .model = {}, .token = front.token, .requests = front.requests};
+  Parting parting{.key = {}, .tenant = {}, .model = {}, .token = front.token, .requests = front.requests};
   parting.parted = front.rests.size();
   for (const std::uint64_t rest : front.rests) parting.computed_tokens += rest;
   const auto at = [&front](std::size_t tenths) { return front.rests[(front.rests.size() - 1) * tenths / 10]; };
@@ -121,7 +144,11 @@ std::string Percent(std::uint64_t part, std::uint64_t whole) {
 
 std::string Sentence(const Parting& parting, const LintResult& result, const LintOptions& options) {
   std::string text = fmt::format("{}: ", Printable(parting.model));
-  if (!parting.tenant.empty()) text += fmt::format("tenant {}: ", Printable(parting.tenant));
+  if (!parting.key.empty()) {
+    text += fmt::format("key {}: ", Printable(parting.key));
+  } else if (!parting.tenant.empty()) {
+    text += fmt::format("tenant {}: ", Printable(parting.tenant));
+  }
   text += fmt::format(
       "token {} of about {} differs in {} of {} requests that are equal up to there: their rests cost {} of all "
       "prefill",
@@ -142,7 +169,8 @@ int RunLintCommand(Arguments arguments, const Console& console) {
       "nearly equal lengths, as they do behind a date in a system prompt, and what that costs. Nothing is "
       "known of their texts: roostctl prefix-diff shows where two prompts part.");
   parser.AddPositional("RECORDING", options.recording, "File that a router recorded")
-      .AddList("tenants", options.tenants, "Tenants whose names are shown; a recording has their hashes alone")
+      .AddList("tenants", options.tenants,
+               "Tenants whose names are shown where a recording has no keys; it has their hashes alone")
       .Add("prefill-tokens-per-second", options.prefill_tokens_per_second,
            "Speed of a worker, to print seconds; 0: shares alone", {0, 1e9})
       .Add("most", options.most, "Places that are printed", {1, 10'000});
@@ -176,19 +204,24 @@ Result<LintResult> Lint(const LintOptions& options) {
   std::map<std::uint64_t, std::string> names{{0, ""}};
   for (const std::string& tenant : options.tenants) names[router::RecordedHashOf(tenant)] = tenant;
   LintResult result;
-  std::map<std::pair<std::uint64_t, std::string>, Fronts> by_tenant;
+  Known known;
+  std::map<std::tuple<std::string, std::uint64_t, std::string>, Fronts> by_key;  // with tenant and model
   for (const Recorded& request : requests) {
     ++result.requests;
     result.prompt_tokens += request.input_tokens;
-    result.computed_tokens += by_tenant[{request.tenant, request.model}].Add(request);
+    const std::size_t known_blocks = known.Add(request);
+    result.computed_tokens += request.input_tokens - known_blocks * request.block_tokens;
+    by_key[{request.key, request.tenant, request.model}].Add(request, known_blocks);
   }
-  for (auto& [scope, fronts] : by_tenant) {
-    const auto name = names.find(scope.first);
-    const std::string tenant = name == names.end() ? fmt::format("{:x}", scope.first) : name->second;
-    fronts.ForEach([&, &model = scope.second](Front& front) {
+  for (auto& [scope, fronts] : by_key) {
+    const auto& [key, hash, model] = scope;
+    const auto name = names.find(hash);
+    const std::string tenant = name == names.end() ? fmt::format("{:x}", hash) : name->second;
+    fronts.ForEach([&, &key = key, &model = model](Front& front) {
       if (front.rests.empty()) return;
       Parting parting = PartingAt(front);
       if (!parting.IsSuspicious()) return;
+      parting.key = key;
       parting.tenant = tenant;
       parting.model = model;
       result.partings.push_back(std::move(parting));

@@ -89,6 +89,7 @@ struct GenerateSpec {
   // Ids by which a client can ask about the request later; see DecisionRecord.
   std::string answer_id;
   std::string request_id;
+  std::string key = {};                           // name of the API key that it came with; empty: none
   PromptComparison comparison;                    // with the request before it
   std::shared_ptr<const ComputedBy> computed_by;  // to be set by the fleet; null: it is not kept
   std::uint64_t cache_key_hash = 0;               // of prompt_cache_key, within the scope of `root`; 0: none

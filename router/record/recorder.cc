@@ -29,6 +29,7 @@ std::string LineOf(const RequestRecord& record) {
   json.BeginObject().Key("arrival").Number(record.arrival_seconds).Key("model").String(record.model);
   json.Key("block_tokens").Number(record.block_tokens);
   json.Key("input").Number(record.input_token_count).Key("output").Number(record.output_token_count);
+  if (!record.key.empty()) json.Key("key").String(record.key);
   json.Key("tenant").String(Hex(record.tenant_hash)).Key("session").String(Hex(record.session_hash));
   json.Key("blocks").BeginArray();
   for (const std::uint64_t block : record.prompt_blocks) json.String(Hex(block));

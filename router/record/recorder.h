@@ -1,5 +1,6 @@
-// Records the shape of requests, so that simulations can replay them: lengths and hashes, never text, tokens or
-// clients' names. One JSON object per line, in the form that deploy/roostctl/workload/recording.h describes.
+// Records the shape of requests, so that simulations can replay them: lengths, hashes and names of API
+// keys, never text, tokens or clients' other names. One JSON object per line, in the form that
+// deploy/roostctl/workload/recording.h describes.
 //
 //   any thread ── TryRecord ─▶ bounded queue ─▶ writer thread: hashes the answer's blocks, writes a line
 //
@@ -36,6 +37,7 @@ struct RequestRecord {
   std::vector<std::uint64_t> prompt_blocks;  // low halves of the hashes of the prompt's full blocks
   BlockHash last_hash;                       // of the last full block; the root if there is none
   std::vector<TokenId> open_tokens;          // after that block: the prompt's last tokens, then the answer's
+  std::string key;                           // its name; empty: none
   std::uint64_t tenant_hash = 0;             // 0: none
   std::uint64_t session_hash = 0;            // 0: none
 };

@@ -28,6 +28,7 @@ RequestRecord RecordOf(const GenerateSpec& spec, double arrival_seconds) {
   record.last_hash = spec.generate.block_hashes.empty() ? spec.generate.root : spec.generate.block_hashes.back();
   const auto begin = static_cast<std::ptrdiff_t>(spec.generate.block_hashes.size() * record.block_tokens);
   record.open_tokens.assign(spec.generate.prompt.begin() + begin, spec.generate.prompt.end());
+  record.key = spec.key;
   record.tenant_hash = RecordedHashOf(spec.generate.tenant);
   record.session_hash = spec.generate.session_hash;
   return record;

@@ -124,22 +124,6 @@ def test_usage_tells_what_a_request_has_written_and_for_how_long(client):
         client.messages.create(**fields)
 
 
-@case("cached tokens")
-def test_a_diagnosis_names_what_changed(client):
-    fields = {"model": DEMO, "messages": ASK, "max_tokens": 2}
-    monday = "It is Monday. " + text(60, "anthropic diagnosis")
-    first = client.messages.create(**fields, system=monday, extra_body={"diagnostics": {"previous_message_id": None}})
-    named = {"diagnostics": {"previous_message_id": first.id}}
-    second = client.messages.create(**fields, system=monday.replace("Monday", "Friday"), extra_body=named)
-    reason = second.diagnostics.cache_miss_reason
-    assert first.diagnostics is None and reason.type == "system_changed" and reason.cache_missed_input_tokens > 100
-    with client.messages.stream(**fields, system=monday, extra_body=named) as stream:
-        assert stream.get_final_message().diagnostics is None
-    named["diagnostics"]["previous_message_id"] = "msg_unknown"
-    unknown = client.messages.create(**fields, system=monday, extra_body=named)
-    assert unknown.diagnostics.cache_miss_reason.type == "previous_message_not_found"
-
-
 @case("token counts")
 def test_tokens_are_counted_without_an_answer(client):
     counted = client.messages.count_tokens(model=DEMO, messages=ASK, system="Speak as a herald.", tools=[WEATHER])

@@ -110,28 +110,6 @@ def test_lifetimes_and_prewarming_are_taken(client):
         client.chat.completions.create(**fields, extra_body={"prompt_cache_options": {"ttl": "1h"}})
 
 
-@case("cached tokens")
-def test_a_response_says_what_changed_since_another(client):
-    def respond(instructions, **options):
-        answer = client.responses.create(model=DEMO, input="Who comes here?", instructions=instructions, max_output_tokens=2,
-                                         extra_body={"prompt_cache_options": options} if options else None)
-        return answer, getattr(answer, "prompt_cache_diagnostics", None)
-
-    def member(diagnosis, name):  # this client may know the form, or hand on what it does not know
-        return diagnosis[name] if isinstance(diagnosis, dict) else getattr(diagnosis, name)
-
-    monday = "It is Monday. " + text(60, "openai diagnosis")
-    first, none = respond(monday)
-    assert none is None and first.usage.input_tokens_details.cache_write_tokens > 100
-    _, hit = respond(monday, comparison_response_id=first.id)
-    assert member(hit, "type") == "cache_hit"
-    _, missed = respond(monday.replace("Monday", "Friday"), comparison_response_id=first.id)
-    assert (member(missed, "type"), member(missed, "reason")) == ("cache_miss", "input_changed")
-    assert member(missed, "cache_missed_tokens") > 100
-    _, unknown = respond(monday, comparison_response_id="resp_unknown")
-    assert member(unknown, "type") == "comparison_response_not_found"
-
-
 @case("async")
 async def test_many_streams_run_at_a_time(base_url):
     async with openai.AsyncOpenAI(base_url=base_url, api_key="none", max_retries=0) as client:

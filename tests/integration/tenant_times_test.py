@@ -106,17 +106,46 @@ class TimingTest(unittest.TestCase):
         own = area_under_curve(again, new)
         print(f"figure timing_auc_other_tenant {other:.3f} auc")
         print(f"figure timing_auc_same_tenant {own:.3f} auc")
-        # The area of equal distributions itself varies with so few probes: four times its deviation.
-        self.assertLessEqual(abs(other - 0.5), max(0.05, 4 * (1 / (6 * PROBES)) ** 0.5))
+        self.check_equal(other)
         self.assertGreaterEqual(own, 0.95)
 
+    def test_a_diagnosis_takes_as_long_for_an_id_that_another_tenant_has(self):
+        with Cluster() as cluster, tempfile.TemporaryDirectory() as folder:
+            keys = KeyFile(folder)
+            keys.add("victim")
+            keys.add("spy")
+            router = cluster.start_router("--api-keys", keys.path)
+            cluster.start_worker("worker-a", "--kv-blocks", "4096")
+            router.wait_for_workers(1)
+            prompt = text(60, "what both ask")
+            ids = [self.message(router, keys.secrets["victim"], prompt)[1]["id"] for _ in range(PROBES)]
+            theirs, nobodys = [], []
+            for i, known in enumerate(ids):
+                unknown = known[:4] + known[:3:-1]  # of the same length
+                pair = [(theirs, known), (nobodys, unknown)]
+                for times, named in pair if i % 2 else reversed(pair):
+                    seconds, answer = self.message(router, keys.secrets["spy"], prompt, diagnostics={"previous_message_id": named})
+                    self.assertEqual(answer["diagnostics"]["cache_miss_reason"], {"type": "previous_message_not_found"})
+                    times.append(seconds)
+        area = area_under_curve(theirs, nobodys)
+        print(f"figure timing_auc_diagnoses {area:.3f} auc")
+        self.check_equal(area)
+
+    def check_equal(self, area):
+        """The area of equal distributions itself varies with so few probes: four times its deviation."""
+        self.assertLessEqual(abs(area - 0.5), max(0.05, 4 * (1 / (6 * PROBES)) ** 0.5))
+
     def ask(self, router, secret, prompt):
+        return self.timed(router, secret, "/v1/completions", {"prompt": prompt})[0]
+
+    def message(self, router, secret, prompt, **fields):
+        return self.timed(router, secret, "/v1/messages", {"messages": [{"role": "user", "content": prompt}], **fields})
+
+    def timed(self, router, secret, path, fields):
         begin = time.perf_counter()
-        answer = router.request("POST", "/v1/completions",
-                                {"prompt": prompt, "model": "demo-model", "max_tokens": 1, "temperature": 0},
-                                bearer(secret))
+        answer = router.request("POST", path, {"model": "demo-model", "max_tokens": 1, "temperature": 0, **fields}, bearer(secret))
         self.assertEqual(answer.status, 200, answer.body)
-        return time.perf_counter() - begin
+        return time.perf_counter() - begin, answer.json()
 
 
 def first_token(router, secret, prompt, max_tokens):

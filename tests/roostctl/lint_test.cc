@@ -26,8 +26,10 @@ class LintTest : public ::testing::Test {
   static std::string Name() { return testing::UnitTest::GetInstance()->current_test_info()->name(); }
 
   // `text`: a number for each block of the prompt and of the answer.
-  void Record(const std::string& tenant, const std::vector<std::uint64_t>& text, std::size_t prompt_tokens) {
+  void Record(const std::string& tenant, const std::vector<std::uint64_t>& text, std::size_t prompt_tokens,
+              const std::string& key = "") {
     router::RequestRecord record;
+    record.key = key;
     record.arrival_seconds = static_cast<double>(count_++);
     record.model = "demo";
     record.block_tokens = kBlockTokens;
@@ -45,10 +47,10 @@ class LintTest : public ::testing::Test {
     for (std::uint64_t block = 1 + rng_.Below(4); block > 0; --block) text.push_back(rng_());
     return text;
   }
-  void Ask(const std::string& tenant, std::vector<std::uint64_t> text) {
+  void Ask(const std::string& tenant, std::vector<std::uint64_t> text, const std::string& key = "") {
     const std::size_t prompt_tokens = text.size() * kBlockTokens;
     text.push_back(rng_());
-    Record(tenant, text, prompt_tokens);
+    Record(tenant, text, prompt_tokens, key);
   }
   LintResult Found(std::vector<std::string> tenants = {}) {
     options_ = {.recording = path_.string(), .tenants = std::move(tenants), .prefill_tokens_per_second = 1000};
@@ -78,6 +80,34 @@ TEST_F(LintTest, AValueThatChangesInASystemPromptIsFoundWithItsPrice) {
   const std::string told = FormatLint(result, options_);
   EXPECT_THAT(told, HasSubstr("demo: tenant web: token 208 of about 51"));
   EXPECT_THAT(told, HasSubstr("differs in 96.0 % of 100 requests"));
+}
+
+// Both keys' prompts begin alike, and only one has a date there.
+TEST_F(LintTest, KeysOfOneTenantAreToldApartByTheirNames) {
+  for (std::uint64_t i = 0; i < 50; ++i) {
+    Ask("acme", Prompt(i), "web");
+    Ask("acme", Prompt(1'000), "batch");
+  }
+  const LintResult result = Found();
+  ASSERT_EQ(result.partings.size(), 1U);
+  const Parting& parting = result.partings.front();
+  EXPECT_EQ(parting.key, "web");
+  EXPECT_EQ(parting.token, 13U * kBlockTokens);
+  EXPECT_EQ(parting.requests, 50U);
+  EXPECT_EQ(parting.parted, 49U);
+  EXPECT_THAT(FormatLint(result, options_), HasSubstr("demo: key web: token 208 of about 51"));
+}
+
+TEST_F(LintTest, WhatAnotherKeyOfTheTenantHasComputedCostsNothing) {
+  for (std::uint64_t i = 0; i < 50; ++i) {
+    Ask("acme", Prompt(i), "web");
+    Ask("acme", Prompt(i), "mirror");
+  }
+  const LintResult result = Found();
+  ASSERT_EQ(result.partings.size(), 1U);
+  EXPECT_EQ(result.partings.front().key, "web");
+  // The beginning and 50 system prompts once, and a question of one to four blocks for each request.
+  EXPECT_LT(result.computed_tokens, (13 + 50 * 307 + 100 * 4) * kBlockTokens);
 }
 
 TEST_F(LintTest, ADateAtTheTopIsFoundTooAndBesideAnotherTenantsTraffic) {

@@ -58,8 +58,8 @@ struct CacheUser {
   }
 
   void Release(worker::PrefixCache& cache, const worker::RequestUse& use = {},
-               const worker::RequestRetention& retention = {}) {
-    cache.ReleaseAll(blocks, use, retention);
+               const worker::RequestRetention& retention = {}, std::span<const worker::FrontLifetime> lifetimes = {}) {
+    cache.ReleaseAll(blocks, use, retention, lifetimes);
     blocks.clear();
   }
 };

@@ -14,9 +14,6 @@ namespace {
 constexpr auto kPinnedRank = static_cast<std::uint8_t>(kHeldRank + 1);
 constexpr std::uint32_t kOneOwner = 0;
 
-// Higher than the priority of a conversation that is expected back: a client has asked for this time.
-constexpr std::uint32_t kLifetimePriority = 70;
-
 template <typename... Args>
 Error BrokenClaim(fmt::format_string<Args...> format, Args&&... args) {
   return Error{ErrorCode::kInternal, fmt::format(format, std::forward<Args>(args)...), "claims"};
@@ -53,6 +50,7 @@ Claims::Claims(BlockTree& tree, const BlockPool& pool, TenantBlocks& tenants, co
       pinned_(tree.size()),
       held_(tree.size()),
       retained_(tree.size()),
+      lifetimes_(tree.size()),
       timers_(holds() ? 2 * tree.size() : tree.size(), Instant()),
       idle_(tree.size(), static_cast<std::uint32_t>(options.group_shares.size()) + 1, std::move(eviction)) {
   ROOST_CHECK(held_share_limit_ >= 0 && held_share_limit_ <= 1, "held_share_limit {}", held_share_limit_);
@@ -284,7 +282,7 @@ void Claims::Retain(std::uint32_t block, const BlockRetention& retention, Tenant
 // has.
 void Claims::RetainAll(std::span<const BlockId> blocks, const RequestUse& use, const RequestRetention& retention,
                        std::span<const FrontLifetime> lifetimes) {
-  if (!lifetimes.empty() || lifetime_count_ > 0) KeepAlive(blocks, lifetimes, retention.tenant);
+  if (!lifetimes.empty() || !lifetimes_.empty()) KeepAlive(blocks, lifetimes, retention.tenant);
   if (!retention.prompt.end && !retention.decode.end) return;
   bool has_room = true;
   for (const BlockId id : blocks) {
@@ -295,23 +293,6 @@ void Claims::RetainAll(std::span<const BlockId> blocks, const RequestUse& use, c
     if (!hint.end) continue;
     has_room = has_room && TryRetain(block, hint, retention.tenant);
     refused_retentions_ += has_room ? 0 : 1;
-  }
-}
-
-// Front to back, as RetainAll.
-void Claims::KeepAlive(std::span<const BlockId> blocks, std::span<const FrontLifetime> lifetimes, TenantId tenant) {
-  bool has_room = true;
-  for (std::uint32_t i = 0; i < blocks.size(); ++i) {
-    const std::uint32_t block = blocks[i].value();
-    if (!tree_[block].ready) continue;
-    Duration lifetime = LifetimeOf(block);
-    for (const FrontLifetime& front : lifetimes) {
-      if (i < front.block_count) lifetime = std::max(lifetime, front.duration);
-    }
-    if (lifetime == Duration::zero()) continue;
-    has_room = has_room && TryRetain(block, {kLifetimePriority, now_ + lifetime}, tenant);
-    refused_retentions_ += has_room ? 0 : 1;
-    if (has_room) SetLifetime(block, lifetime);
   }
 }
 
@@ -349,7 +330,7 @@ bool Claims::HasRoomToRetain(std::uint32_t block, TenantId tenant) const {
 // The retention's timer has ended, or will be cleared.
 void Claims::StopRetaining(std::uint32_t block) {
   tree_[block].retention_priority = kDefaultRetentionPriority;
-  SetLifetime(block, Duration::zero());
+  lifetimes_.End(block);
   if (!retained_.IsOwn(block)) return;
   retained_.ClearOwn(block);
   for (std::uint32_t each = block; each != kNoBlock && retained_.IsNeedless(each); each = tree_[each].parent) {
@@ -371,7 +352,7 @@ void Claims::EndRetentionIf(std::uint32_t block, const BlockRetention& retention
   if (!retention.end || !timers_.IsSet(timer)) return;
   const Duration rounded = timers_.DeadlineOf(timer) - *retention.end;
   if (rounded < Duration::zero() || rounded >= TimerWheel::kTick) return;
-  const Duration lifetime = LifetimeOf(block);
+  const Duration lifetime = lifetimes_.Of(block);
   if (lifetime > Duration::zero()) return timers_.Set(timer, now_ + lifetime);
   if (tree_[block].retention_priority != retention.priority) return;
   timers_.Clear(timer);
@@ -545,7 +526,8 @@ Result<void> Claims::CheckBlock(std::uint32_t block) const {
   if (pinned_.IsOwn(block) != has_pin) return BrokenClaim("block {} is pinned other than the pin table says", block);
   if (IsPinned(block) && tree_.IsPartial(block)) return BrokenClaim("partial block {} is pinned", block);
   const bool is_retained = timers_.IsSet(RetentionTimer(block));
-  if (!is_retained && LifetimeOf(block) > Duration::zero()) return BrokenClaim("block {} has an ended lifetime", block);
+  if (!is_retained && lifetimes_.Of(block) > Duration::zero())
+    return BrokenClaim("block {} has an ended lifetime", block);
   if (!is_retained && node.retention_priority != kDefaultRetentionPriority) {
     return BrokenClaim("block {} has a priority without a retention", block);
   }
@@ -576,6 +558,7 @@ Result<void> Claims::CheckHold(std::uint32_t block) const {
 }
 
 Result<void> Claims::CheckTotals() const {
+  if (!lifetimes_.IsSound()) return BrokenClaim("lifetimes are not in order");
   std::vector<std::uint32_t> ready(groups_.size());
   std::uint32_t idle_pinned = 0;
   for (std::uint32_t block = 0; block < tree_.size(); ++block) {

@@ -28,7 +28,9 @@
 // room; the blocks after that are like any other. The higher priority and the later end of two hints apply.
 //
 // A lifetime is a retention that every request begins anew when it releases the block, until it has ended once. It does
-// not end when a session comes back.
+// not end when a session comes back. One that has no room takes it from the lifetime that was begun anew the longest
+// ago: of its tenant, where that has filled its share, otherwise of all. So an unused promise does not
+// displace a used one.
 //
 // Groups. Blocks that a group (a tenant with a share of the pool) does not use are lent to others, and come back as
 // those release them. To make space for a group, blocks are evicted in this order: its own, if it has more than its
@@ -91,6 +93,65 @@ class PinTable {
 
   std::unordered_map<BlockHash, std::optional<Ends::iterator>, BlockHashHasher> pins_;
   Ends ends_;
+};
+
+// The lifetimes of blocks, in the order in which they were begun anew, for each tenant and for all:
+//
+//   oldest  [y2] [y1] [y0]  [x3] [x2] [x1] [x0]  youngest      Prefix x was used after prefix y.
+//
+// A prefix's end is older than its front, so what gives way first is an end.
+//
+// Not thread-safe. Every operation is O(1). 40 bytes per block from the first lifetime on, and none before.
+class Lifetimes {
+ public:
+  explicit Lifetimes(std::uint32_t block_count) : block_count_(block_count) {}
+
+  [[nodiscard]] bool empty() const { return count_ == 0; }
+  // Zero: none.
+  [[nodiscard]] Duration Of(std::uint32_t block) const {
+    return entries_.empty() ? Duration::zero() : entries_[block].lifetime;
+  }
+  [[nodiscard]] Instant RenewedAt(std::uint32_t block) const { return entries_[block].renewed_at; }
+
+  // Begins the block's lifetime anew, for the tenant; `parent`, or kNoBlock, has just been renewed.
+  void Renew(std::uint32_t block, std::uint32_t parent, Duration lifetime, TenantId tenant, Instant now);
+  void End(std::uint32_t block);
+
+  // kNoBlock: there is none.
+  [[nodiscard]] std::uint32_t Oldest() const { return all_.oldest; }
+  [[nodiscard]] std::uint32_t OldestOf(TenantId tenant) const {
+    return tenant.value() < tenants_.size() ? tenants_[tenant.value()].oldest : kNoBlock;
+  }
+
+  // Every block with a lifetime is in both orders. O(blocks).
+  [[nodiscard]] bool IsSound() const;
+
+ private:
+  struct Links {
+    std::uint32_t older = kNoBlock;
+    std::uint32_t younger = kNoBlock;
+  };
+  struct Ends {
+    std::uint32_t oldest = kNoBlock;
+    std::uint32_t youngest = kNoBlock;
+  };
+  struct Entry {
+    Duration lifetime{};
+    Instant renewed_at;
+    Links in_all;
+    Links in_tenant;
+    TenantId tenant;
+  };
+
+  void Link(Links Entry::*links, Ends& ends, std::uint32_t block, std::uint32_t younger);
+  void Unlink(Links Entry::*links, Ends& ends, std::uint32_t block);
+  [[nodiscard]] std::optional<std::uint32_t> CountInOrder(Links Entry::*links, const Ends& ends) const;
+
+  const std::uint32_t block_count_;
+  BigVector<Entry> entries_;  // by block
+  std::uint32_t count_ = 0;
+  Ends all_;
+  std::vector<Ends> tenants_;  // by number
 };
 
 // All tenants together retain at most this share of the pool, or retained_share_limit where that is more.
@@ -232,17 +293,8 @@ class Claims {
   [[nodiscard]] bool TryRetain(std::uint32_t block, const BlockRetention& retention, TenantId tenant);
   [[nodiscard]] bool HasRoomToRetain(std::uint32_t block, TenantId tenant) const;
   void StopRetaining(std::uint32_t block);
-  [[nodiscard]] Duration LifetimeOf(std::uint32_t block) const {
-    return lifetimes_.empty() ? Duration::zero() : lifetimes_[block];
-  }
-  void SetLifetime(std::uint32_t block, Duration lifetime) {
-    if (LifetimeOf(block) == lifetime) return;
-    if (lifetimes_.empty()) lifetimes_.resize(tree_.size());
-    lifetime_count_ -= lifetimes_[block] == Duration::zero() ? 0 : 1;
-    lifetime_count_ += lifetime == Duration::zero() ? 0 : 1;
-    lifetimes_[block] = lifetime;
-  }
   void KeepAlive(std::span<const BlockId> blocks, std::span<const FrontLifetime> lifetimes, TenantId tenant);
+  [[nodiscard]] bool EndOldestLifetime(TenantId tenant);
   void EndRetentionIf(std::uint32_t block, const BlockRetention& retention);
 
   [[nodiscard]] std::size_t PinCount() const { return pins_.size() + pinned_.claimed_count() - pinned_.own_count(); }
@@ -272,12 +324,9 @@ class Claims {
   ClaimLevel held_;      // for each group; own: a young block that is held, or was when a request took it
   ClaimLevel retained_;  // for each tenant; own: by a hint of a priority above the default
   PinTable pins_;
-  TimerWheel timers_;  // two for each block: its retention, and its youth (only with a minimum hold)
+  Lifetimes lifetimes_;  // own blocks of retained_
+  TimerWheel timers_;    // two for each block: its retention, and its youth (only with a minimum hold)
   IdleBlocks idle_;
-
-  // By block, from the first one on that has a lifetime; zero: none.
-  BigVector<Duration> lifetimes_;
-  std::uint32_t lifetime_count_ = 0;
 
   Instant now_;
   std::uint64_t latest_request_ = 0;

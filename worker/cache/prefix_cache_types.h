@@ -109,7 +109,7 @@ struct CacheCounters {
   std::uint64_t evicted_blocks = 0;
   std::uint64_t verification_misses = 0;  // a hash was found, but its block was not the prompt's
   std::uint64_t refused_pins = 0;         // blocks that were not pinned, because the pins' share of the pool was full
-  std::uint64_t refused_retentions = 0;   // blocks whose retention was ignored: their tenant's share was full
+  std::uint64_t refused_retentions = 0;   // blocks whose retention was ignored, or made room: the share was full
 };
 
 // The result of pinning the blocks of a prefix.

@@ -106,6 +106,7 @@ struct TextSessionOptions {
 //   block_tokens   tokens per block of this model
 //   input, output  tokens of the prompt and of the answer (of the first of several choices)
 //   blocks         the low 64 bits of the hashes of all full blocks of prompt and answer, front to back, in hexadecimal
+//   key            the API key's name, if the request came with one; older recordings lack it
 //   tenant         hash of the tenant's name, in hexadecimal; "0": none
 //   session        hash of the session's name, in hexadecimal; "0": none
 //

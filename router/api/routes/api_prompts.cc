@@ -527,6 +527,7 @@ void Api::Generate(const Call& call, Prompt prompt, const std::string& answer_id
   options.trace = BeginTrace(options_.tracing, call.request.FindHeader("traceparent").value_or(""));
   for (GenerateSpec& spec : prompt.specs) {
     spec.answer_id = answer_id;
+    if (call.admission != nullptr) spec.key = call.admission->key().name;
     spec.request_id = options.request_id;
     spec.generate.trace_parent = options.trace.trace_parent;
   }

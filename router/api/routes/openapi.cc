@@ -128,10 +128,16 @@ constexpr std::array kAnswerSchemas{
                           R"("completion_tokens":{"type":"integer"},"total_tokens":{"type":"integer"},)"
                           R"("prompt_tokens_details":{"type":"object","required":["cached_tokens"],"properties":{)"
                           R"("cached_tokens":{"type":"integer"},"cache_write_tokens":{"type":"integer"}}}}})"},
+    AnswerSchema{"PromptCacheDiagnostics",
+                 R"({"type":"object","required":["type"],"properties":{"type":{"enum":["cache_hit","cache_miss",)"
+                 R"("comparison_response_not_found","unavailable"]},"reason":{"enum":["model_changed","tools_changed",)"
+                 R"("input_changed","reasoning_effort_changed","prompt_cache_key_changed"]},)"
+                 R"("cache_missed_tokens":{"type":"integer"},"comparison_reusable_tokens":{"type":"integer"}}})"},
     AnswerSchema{"ChatCompletion",
                  R"({"type":"object","required":["id","object","created","model","choices","usage"],"properties":{)"
                  R"("id":{"type":"string"},"object":{"const":"chat.completion"},"created":{"type":"integer"},)"
                  R"("model":{"type":"string"},"usage":{"$ref":"#/components/schemas/Usage"},)"
+                 R"("prompt_cache_diagnostics":{"$ref":"#/components/schemas/PromptCacheDiagnostics"},)"
                  R"("choices":{"type":"array","items":{"type":"object","required":["index","message","finish_reason"],)"
                  R"("properties":{"index":{"type":"integer"},"message":{"type":"object","required":["role","content"],)"
                  R"("properties":{"role":{"const":"assistant"},"content":{"type":["string","null"]}}},)"
@@ -148,14 +154,27 @@ constexpr std::array kAnswerSchemas{
                  R"("properties":{"id":{"type":"string"},"object":{"const":"response"},)"
                  R"("created_at":{"type":"integer"},"status":{"enum":["completed","incomplete"]},)"
                  R"("model":{"type":"string"},"output":{"type":"array","items":{"type":"object",)"
-                 R"("required":["id","type"]}}}})"},
-    AnswerSchema{"Message",
-                 R"({"type":"object","required":["id","type","role","model","content","stop_reason","usage"],)"
-                 R"("properties":{"id":{"type":"string"},"type":{"const":"message"},"role":{"const":"assistant"},)"
-                 R"("content":{"type":"array","items":{"type":"object","required":["type"]}},)"
-                 R"("stop_reason":{"enum":["end_turn","max_tokens","stop_sequence","tool_use"]},)"
-                 R"("diagnostics":{"type":["object","null"]},"usage":{"type":"object","required":["input_tokens",)"
-                 R"("cache_creation_input_tokens","cache_read_input_tokens","output_tokens"]}}})"},
+                 R"("required":["id","type"]}},"usage":{"type":"object","required":["input_tokens",)"
+                 R"("input_tokens_details","output_tokens"],"properties":{"input_tokens":{"type":"integer"},)"
+                 R"("output_tokens":{"type":"integer"},"input_tokens_details":{"type":"object","required":[)"
+                 R"("cached_tokens","cache_write_tokens"],"properties":{"cached_tokens":{"type":"integer"},)"
+                 R"("cache_write_tokens":{"type":"integer"}}}}},)"
+                 R"("prompt_cache_diagnostics":{"$ref":"#/components/schemas/PromptCacheDiagnostics"}}})"},
+    AnswerSchema{
+        "Message",
+        R"({"type":"object","required":["id","type","role","model","content","stop_reason","usage"],)"
+        R"("properties":{"id":{"type":"string"},"type":{"const":"message"},"role":{"const":"assistant"},)"
+        R"("content":{"type":"array","items":{"type":"object","required":["type"]}},)"
+        R"("stop_reason":{"enum":["end_turn","max_tokens","stop_sequence","tool_use"]},)"
+        R"("diagnostics":{"type":["object","null"],"required":["cache_miss_reason"],"properties":{)"
+        R"("cache_miss_reason":{"type":"object","required":["type"],"properties":{"type":{"enum":[)"
+        R"("model_changed","tools_changed","system_changed","messages_changed",)"
+        R"("previous_message_not_found","unavailable"]},"cache_missed_input_tokens":{"type":"integer"}}}}},)"
+        R"("usage":{"type":"object","required":["input_tokens","cache_creation_input_tokens",)"
+        R"("cache_read_input_tokens","output_tokens"],"properties":{"input_tokens":{"type":"integer"},)"
+        R"("cache_creation_input_tokens":{"type":"integer"},"cache_read_input_tokens":{"type":"integer"},)"
+        R"("output_tokens":{"type":"integer"},"cache_creation":{"type":"object","properties":{)"
+        R"("ephemeral_5m_input_tokens":{"type":"integer"},"ephemeral_1h_input_tokens":{"type":"integer"}}}}}}})"},
     AnswerSchema{"TokenCount",
                  R"({"type":"object","required":["input_tokens"],"properties":{"input_tokens":{"type":"integer"}}})"},
     AnswerSchema{"Tokens",

@@ -1,4 +1,5 @@
 // The Responses API and Anthropic's Messages API, which are translated to chats; /tokenize; the API document.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -553,6 +554,29 @@ TEST_F(TranslationsTest, TheDocumentDescribesTheFieldsThatAreRead) {
   EXPECT_NE(At(body, "/paths/~1v1~1messages/post/requestBody"), "");
   EXPECT_NE(At(body, "/components/schemas/MessagesRequest/properties/system"), "");
   EXPECT_NE(At(body, "/components/schemas/ResponsesRequest/properties/input"), "");
+}
+
+TEST_F(TranslationsTest, TheDocumentDescribesThePromptCachesFields) {
+  const std::string body = Ask("GET", "/openapi.json")->response->body;
+  const auto has = [&body](std::string_view schema, std::string_view path) {
+    return !At(body, fmt::format("/components/schemas/{}/properties/{}", schema, path)).empty();
+  };
+  for (const char* schema : {"ChatCompletionRequest", "CompletionRequest", "ResponsesRequest", "MessagesRequest"}) {
+    for (const char* field :
+         {"session_id", "prompt_cache_key", "prompt_cache_retention", "cache_control/properties/ttl",
+          "diagnostics/properties/previous_message_id", "prompt_cache_options/properties/mode",
+          "prompt_cache_options/properties/ttl", "prompt_cache_options/properties/prewarm",
+          "prompt_cache_options/properties/comparison_response_id"}) {
+      EXPECT_TRUE(has(schema, field)) << schema << ' ' << field;
+    }
+  }
+  EXPECT_TRUE(has("Usage", "prompt_tokens_details/properties/cache_write_tokens"));
+  EXPECT_TRUE(has("ChatCompletion", "prompt_cache_diagnostics"));
+  EXPECT_TRUE(has("Response", "prompt_cache_diagnostics"));
+  EXPECT_TRUE(has("Response", "usage/properties/input_tokens_details/properties/cache_write_tokens"));
+  EXPECT_TRUE(has("PromptCacheDiagnostics", "comparison_reusable_tokens"));
+  EXPECT_TRUE(has("Message", "diagnostics/properties/cache_miss_reason/properties/cache_missed_input_tokens"));
+  EXPECT_TRUE(has("Message", "usage/properties/cache_creation/properties/ephemeral_1h_input_tokens"));
 }
 
 TEST_F(TranslationsTest, UnknownFieldsOfOtherApisAreCounted) {

@@ -41,8 +41,9 @@ class RecordTest : public testing::Test {
     hook_ = RecordTo(*recorder_, clock_);
   }
 
-  std::shared_ptr<Client> Submit(const std::vector<TokenId>& prompt, std::string tenant = "") {
+  std::shared_ptr<Client> Submit(const std::vector<TokenId>& prompt, std::string tenant = "", std::string key = "") {
     GenerateSpec spec;
+    spec.key = std::move(key);
     auto model = std::make_shared<ServedModel>();
     model->name = "demo";
     model->block_tokens = kBlockTokens;
@@ -114,7 +115,18 @@ TEST_F(RecordTest, ARecordingIsATraceInWhichTheNextTurnSharesPromptAndAnswer) {
   EXPECT_EQ(first.blocks[3], HashBlocks(kRoot, Numbers(1, 16), kBlockTokens)[3].low);
 }
 
-TEST_F(RecordTest, NeitherNamesNorTokensAreWritten) {
+TEST_F(RecordTest, AKeysNameIsWritten) {
+  (void)Submit(Numbers(1, 4), "acme", "web-1");
+  End(0);
+  (void)Submit(Numbers(1, 4), "acme");
+  End(1);
+  const std::string text = Written();
+  EXPECT_THAT(text.substr(0, text.find('\n')), testing::HasSubstr(R"("key":"web-1","tenant":")"));
+  EXPECT_THAT(text.substr(text.find('\n')), testing::Not(testing::HasSubstr("key")));
+  EXPECT_TRUE(workload::LoadRecording(path_).ok());
+}
+
+TEST_F(RecordTest, NeitherOtherNamesNorTokensAreWritten) {
   (void)Submit(Numbers(123'456'001, 8), "acme");
   Answer(0, Numbers(987'654'001, 8));
   End(0);

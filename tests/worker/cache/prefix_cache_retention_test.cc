@@ -5,6 +5,7 @@
 #include <chrono>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "tests/worker/cache/prefix_cache_fixture.h"
 
@@ -29,6 +30,18 @@ class CacheRetentionTest : public testing_support::PrefixCacheFixture {
     retention.tenant = tenant;
     user.Release(cache(), {.prompt_token_count = prompt_blocks * testing_support::kLetterTokens}, retention);
     ExpectSound();
+  }
+  // A request of the tenant that asks for a lifetime of all its blocks, a minute after the one before.
+  void VisitAlive(TenantId tenant, std::string_view letters, Duration lifetime = hours(1)) {
+    Pass(seconds(60));
+    testing_support::CacheUser user = User(letters, {3, tenant.value()});
+    (void)user.Use(cache());
+    const std::vector<FrontLifetime> lifetimes = {{static_cast<std::uint32_t>(letters.size()), lifetime}};
+    user.Release(cache(), {}, {.prompt = {}, .decode = {}, .tenant = tenant}, lifetimes);
+    ExpectSound();
+  }
+  [[nodiscard]] std::uint32_t CachedOf(TenantId tenant, std::string_view letters) {
+    return Cached(letters, {3, tenant.value()});
   }
   [[nodiscard]] BlockRetention High(Duration duration = hours(1)) const {
     return {.priority = 100, .end = After(duration)};
@@ -143,6 +156,75 @@ TEST_F(CacheRetentionTest, ALowPriorityNeedsNoRoom) {
   EXPECT_EQ(cache().claims().retained_count(), 0U);
   EXPECT_EQ(cache().counters().refused_retentions, 0U);
   ExpectSound();
+}
+
+// ---- lifetimes ----
+
+// Four blocks. Others take twelve, that is all the rest.
+TEST_F(CacheRetentionTest, ANewLifetimeTakesTheRoomOfTheOneThatWasUnusedForLongest) {
+  const TenantId alice = Tenant("alice");
+  VisitAlive(alice, "ab");
+  VisitAlive(alice, "cd");
+  VisitAlive(alice, "ab");
+  VisitAlive(alice, "ef");
+  EXPECT_EQ(cache().claims().retained_count(alice), 4U);
+  EXPECT_EQ(cache().counters().refused_retentions, 2U);
+  (void)Take(12);
+  EXPECT_EQ(CachedOf(alice, "ab"), 2U);
+  EXPECT_EQ(CachedOf(alice, "cd"), 0U);
+  EXPECT_EQ(CachedOf(alice, "ef"), 2U);
+}
+
+TEST_F(CacheRetentionTest, OfAPrefixTheEndGivesWayFirst) {
+  const TenantId alice = Tenant("alice");
+  VisitAlive(alice, "abc");
+  VisitAlive(alice, "de");
+  (void)Take(12);
+  EXPECT_EQ(CachedOf(alice, "abc"), 2U);
+  EXPECT_EQ(CachedOf(alice, "de"), 2U);
+}
+
+TEST_F(CacheRetentionTest, APromptThatIsLongerThanTheShareKeepsItsFront) {
+  const TenantId alice = Tenant("alice");
+  VisitAlive(alice, "xy");
+  VisitAlive(alice, "abcdef");
+  (void)Take(12);
+  EXPECT_EQ(CachedOf(alice, "abcdef"), 4U) << "it does not take the room of its own front";
+  EXPECT_EQ(CachedOf(alice, "xy"), 0U);
+}
+
+TEST_F(CacheRetentionTest, ATenantsFloodOfLifetimesTakesNoOtherTenantsWhileThatFitsInTheirHalf) {
+  const TenantId bob = Tenant("bob");
+  VisitAlive(bob, "ABCD");
+  const TenantId alice = Tenant("alice");
+  for (const std::string_view letters : {"ab", "cd", "ef", "gh", "ij", "kl", "mn"}) VisitAlive(alice, letters);
+  (void)Take(8);
+  EXPECT_EQ(CachedOf(bob, "ABCD"), 4U);
+  EXPECT_EQ(CachedOf(alice, "mn"), 2U);
+}
+
+TEST_F(CacheRetentionTest, WhereAllTenantsShareIsFullTheLongestUnusedOfAnyGivesWay) {
+  const TenantId alice = Tenant("alice");
+  const TenantId bob = Tenant("bob");
+  const TenantId carol = Tenant("carol");
+  VisitAlive(alice, "abcd");
+  VisitAlive(bob, "efgh");
+  VisitAlive(alice, "ab");
+  VisitAlive(carol, "ijk");
+  EXPECT_EQ(cache().claims().retained_count(), 8U);
+  EXPECT_EQ(cache().claims().retained_count(alice), 2U);
+  EXPECT_EQ(cache().claims().retained_count(bob), 3U);
+  EXPECT_EQ(cache().claims().retained_count(carol), 3U);
+}
+
+// Hints have ends and priorities of their own.
+TEST_F(CacheRetentionTest, ALifetimeTakesNoRoomOfAHint) {
+  const TenantId alice = Tenant("alice");
+  VisitFor(alice, "abcd", All(hours(2)));
+  VisitAlive(alice, "ef");
+  EXPECT_EQ(cache().counters().refused_retentions, 2U);
+  (void)Take(12);
+  EXPECT_EQ(CachedOf(alice, "abcd"), 4U);
 }
 
 TEST_F(CacheRetentionTest, WithoutAShareNothingIsRetained) {
