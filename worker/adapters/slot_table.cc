@@ -113,8 +113,10 @@ SlotTable::Prompt SlotTable::PromptOf(const Wanted& wanted) {
 std::uint32_t SlotTable::FoundIn(const Prompt& prompt, const Held& held) const {
   if (!prompt.finds_prefix || held.root != prompt.root) return 0;
   const std::size_t common = CommonBlocks(prompt.hashes, held.hashes);
-  const std::uint32_t found = std::min(static_cast<std::uint32_t>(common) * kGrainTokens, prompt.tokens - 1);
-  if (!options_.goes_on_at_points || common == held.hashes.size()) return found;
+  std::uint32_t found = std::min(static_cast<std::uint32_t>(common) * kGrainTokens, prompt.tokens - 1);
+  const bool is_end = common == held.hashes.size();
+  if (!options_.goes_on_at_points || (is_end && !held.has_more && held.tokens > options_.window)) return found;
+  if (is_end) found = std::min(held.tokens, prompt.tokens - 1);
   const auto beyond = std::upper_bound(held.points.begin(), held.points.end(), found);
   return beyond == held.points.begin() ? 0 : *std::prev(beyond);
 }
@@ -361,11 +363,12 @@ void SlotTable::OnEnd(CallId call, std::span<const TokenId> output, EndKind how,
     Replace(slot->held, std::move(next));
   }
   slot->held.used = now;
-  SetUse(*slot, how == EndKind::kComplete ? SlotUse::kIdle : SlotUse::kEnding);
+  SetUse(*slot, how == EndKind::kCut ? SlotUse::kEnding : SlotUse::kIdle);
   now_ = now;
   slot->idle_pages = 0;
-  slot->has_more = how == EndKind::kCut;
-  if (shelf_ != nullptr && how == EndKind::kComplete && !slot->to_erase) {
+  slot->held.has_more = how != EndKind::kComplete;
+  const bool can_be_saved = how == EndKind::kComplete || (how == EndKind::kLonger && !options_.goes_on_at_points);
+  if (shelf_ != nullptr && can_be_saved && !slot->to_erase) {
     slot->save_due = now + shelf_->options().save_after;
   }
   slot->changed = now;
@@ -385,7 +388,7 @@ void SlotTable::OnSlots(std::span<const SlotState> states, Instant asked) {
     }
     const std::optional<std::uint32_t> task_before = std::exchange(slot.task, state.task);
     const bool is_new = task_before && state.task && *task_before != *state.task;
-    const bool goes_on = slot.has_more && state.held_tokens > slot.held.tokens;
+    const bool goes_on = slot.held.has_more && state.held_tokens > slot.held.tokens;
     const bool is_odd = state.task && state.held_tokens != slot.held.tokens && !goes_on;
     if (slot.use == SlotUse::kForeign && !state.is_busy) SetUse(slot, SlotUse::kIdle);
     const bool is_busy = state.is_busy && slot.use == SlotUse::kIdle;
@@ -406,11 +409,11 @@ void SlotTable::SetUse(Slot& slot, SlotUse use) {
 // The slot keeps what the task found there. A task that is over no longer tells it.
 void SlotTable::OnForeign(Slot& slot, const SlotState& state) {
   SetUse(slot, state.is_busy ? SlotUse::kForeign : SlotUse::kIdle);
-  slot.has_more = true;
   slot.save_due.reset();
   const std::uint32_t kept = state.is_busy ? std::min(state.kept_tokens, slot.held.tokens) : 0;
   if (has_memory_ && state.is_busy && LosesMost(slot.held.tokens, kept)) Keep(slot.held);
   Held next = slot.held;
+  next.has_more = true;
   next.tokens = kept;
   next.hashes.resize(std::min<std::size_t>(next.hashes.size(), kept / kGrainTokens));
   std::erase_if(next.points, [kept](std::uint32_t point) { return point > kept; });

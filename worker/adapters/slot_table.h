@@ -67,6 +67,7 @@ class SlotTable final : public BlockSource {
     std::uint32_t slot_count = 1;
     std::uint32_t context_tokens = 0;  // of each
     bool goes_on_at_points = false;
+    std::uint32_t window = 0;  // a slot with no more tokens is gone on with at checkpoints alone
   };
   // Without a shelf nothing is saved.
   explicit SlotTable(Options options, std::unique_ptr<SlotShelf> shelf = nullptr);
@@ -87,8 +88,9 @@ class SlotTable final : public BlockSource {
   void OnFound(CallId call, std::uint32_t tokens);
   // The prompt is computed.
   void OnComputed(CallId call);
-  enum class EndKind { kComplete, kCut };
-  // After kCut the server may need a moment to notice. `output` has all tokens that came. Unknown calls are ignored.
+  // After kCut the server may need a moment to notice. After kLonger there are tokens behind `output`.
+  enum class EndKind { kComplete, kLonger, kCut };
+  // `output` has the tokens that came. Unknown calls are ignored.
   void OnEnd(CallId call, std::span<const TokenId> output, EndKind how, Instant now);
   // The server's page, and when it was asked for.
   void OnSlots(std::span<const SlotState> states, Instant asked);
@@ -150,6 +152,7 @@ class SlotTable final : public BlockSource {
     std::vector<BlockHash> hashes = {};
     std::uint32_t tokens = 0;
     std::vector<std::uint32_t> points = {};  // token counts of checkpoints, ascending
+    bool has_more = false;                   // there may be more tokens behind those that are known
     std::uint32_t hits = 0;
     Instant used = {};
     std::optional<Instant> returns = {};  // when its session should
@@ -177,9 +180,8 @@ class SlotTable final : public BlockSource {
     std::uint32_t before_its_end = 0;                  // fewer tokens are in the middle of what it held before
     std::optional<std::uint64_t> younger_tokens = {};  // in memory than the entry that it is to find there
     bool is_computed = false;
-    int idle_pages = 0;     // of kEnding
-    bool has_more = false;  // there may be more tokens behind those that are known
-    Instant changed = {};   // by a request of ours
+    int idle_pages = 0;    // of kEnding
+    Instant changed = {};  // by a request of ours
     std::optional<std::uint32_t> task = {};
     std::optional<Instant> save_due = {};  // none: what it holds was looked at, or is not known
     bool to_erase = false;                 // by the server, once no request of ours is there
