@@ -288,6 +288,7 @@ WorkerSetup AdapterSetupOf(const WorkerOptions& options, const AdapterModel& mod
   scope.kv_dtype = KvDTypeOf(options);
   adapters::AdapterOptions adapter = AdapterOptionsOf(options);
   adapter.expects_groups = model.described.has_layer_groups;
+  adapter.window = model.described.window;
   adapter.tokenizer = model.tokenizer;
   ROOST_ASSIGN_OR_RETURN(
       std::vector<adapters::ConnectedEngine> engines,

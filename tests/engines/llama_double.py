@@ -22,6 +22,7 @@ import os
 import pathlib
 import threading
 import time
+import typing
 import zlib
 
 BUILD = "b7777-double"
@@ -61,11 +62,93 @@ def common(a, b):
     return next((i for i in range(length) if a[i] != b[i]), length)
 
 
+class Sequence:
+    """What a slot or the memory holds. `first` is the first position of which windows still have the keys and values."""
+
+    def __init__(self, tokens=(), points=(), first=0):
+        self.tokens, self.points, self.first = list(tokens), list(points), first
+
+
+class Point(typing.NamedTuple):
+    """A checkpoint: of so many tokens, whose windows begin at `first`."""
+
+    tokens: int
+    first: int
+    task: int
+
+
+class Layers:
+    """Where the server goes on in a sequence, and its checkpoints, as server-context.cpp (pre_decode, create_checkpoint) has them
+    for a prompt of token ids that is computed alone. `kind` is full, windows or hybrid."""
+
+    BATCH, PHYSICAL_BATCH = 2048, 512
+    MOST = 32  # of a slot's checkpoints
+    ENDS = (4 + PHYSICAL_BATCH, 4)  # before a prompt's end
+
+    def __init__(self, kind="full", window=64, min_step=8192):
+        self.kind, self.min_step = kind, min_step
+        self.window = window if kind == "windows" else 0
+        self.cells = -(-(window + self.PHYSICAL_BATCH) // 256) * 256
+
+    def first_of(self, held):
+        return {"full": 0, "windows": held.first, "hybrid": len(held.tokens) - 1}[self.kind]
+
+    def go_on(self, held, prompt):
+        """So many tokens of the prompt are found. The sequence loses what is behind them."""
+        past = following = common(held.tokens, prompt)
+        threshold = max(0, following - self.window - (past == len(prompt)))
+        if self.kind != "full" and past > 0 and self.first_of(held) >= threshold:
+            usable = [point for point in held.points
+                      if point.tokens - 1 <= following and (point.first < threshold or point.first == 0)]
+            if usable:
+                point = usable[-1]
+                following = min(following, max(point.first + 1, point.tokens - 1))
+                past = min(following, point.tokens)
+                held.first = max(point.first, point.tokens - self.window)
+            else:
+                past = following = 0
+        if past == 0:
+            held.first = 0
+        held.points = [point for point in held.points if point.tokens - 1 <= following]
+        past = min(past, len(prompt) - 1)
+        held.tokens = held.tokens[:past]
+        return past
+
+    def compute(self, held, prompt, task):
+        """The rest of the prompt."""
+        end = len(prompt)
+        at = len(held.tokens)
+        while at < end:
+            begin, at = at, min([end, at + self.BATCH] + [end - before for before in self.ENDS if at < end - before])
+            if self.kind != "full" and begin > 0 and end < at + self.PHYSICAL_BATCH:
+                held.tokens = prompt[:begin]
+                self.add_point(held, Point(begin, self.first_of(held), task))
+            held.tokens = prompt[:at]
+            held.first = max(held.first, at - self.cells)
+
+    def add_point(self, held, new):
+        last = -1
+        for point in list(held.points):
+            if len(held.points) + 1 < self.MOST:
+                break
+            if point.task != new.task and last >= 0 and point.tokens <= last + self.min_step:
+                held.points.remove(point)
+            else:
+                last = point.tokens
+        held.points = held.points[max(0, len(held.points) - self.MOST + 1):]
+        held.points = [point for point in held.points if point.tokens != new.tokens] + [new]
+
+    def extend(self, held, output):
+        held.tokens = held.tokens + list(output)
+        held.first = max(held.first, len(held.tokens) - self.cells)
+
+
 class Slots:
-    def __init__(self, count, ram_texts):
+    def __init__(self, count, ram_texts, layers=None):
+        self.layers = layers or Layers()
         self.ram = []
         self.ram_texts = ram_texts
-        self.held = [[] for _ in range(count)]
+        self.held = [Sequence() for _ in range(count)]
         self.busy = [False] * count
         self.used = [0] * count
         self.task = [None] * count
@@ -81,31 +164,42 @@ class Slots:
             if named >= 0:
                 self.named_busy += self.busy[named]
                 self.change.wait_for(lambda: not self.busy[named])
-                best = named
+                best, is_like = named, True
             else:
                 self.change.wait_for(lambda: not all(self.busy))
                 idle = [i for i, busy in enumerate(self.busy) if not busy]
-                best = max(idle, key=lambda i: common(self.held[i], prompt))
-                if common(self.held[best], prompt) <= SIMILARITY * len(prompt):
+                best = max(idle, key=lambda i: common(self.held[i].tokens, prompt))
+                is_like = common(self.held[best].tokens, prompt) > SIMILARITY * len(prompt)
+                if not is_like:
                     best = min(idle, key=lambda i: self.used[i])
-            cached = min(self.restored(best, prompt), len(prompt) - 1) if finds else 0
+            self.swap(best, prompt, not is_like)
+            if not finds:
+                self.held[best] = Sequence()
+            cached = self.layers.go_on(self.held[best], prompt)
             self.tasks += 1
             self.task[best] = self.tasks
             self.kept[best] = cached
             self.busy[best] = True
-            self.held[best] = prompt
+            self.layers.compute(self.held[best], prompt, self.tasks)
             return best, cached
 
-    def restored(self, slot, prompt):
-        """The slot's tokens of the prompt, after a text that it would lose went to RAM, and a better one came from there."""
+    def swap(self, slot, prompt, always):
+        """A text of which the slot would lose most goes to RAM, and a better one comes from there."""
         held = self.held[slot]
-        if held and common(held, prompt) < 0.5 * len(held):
-            self.ram = [*self.ram, held][-self.ram_texts:] if self.ram_texts else []
-        best = max(self.ram, key=lambda text: common(text, prompt), default=[])
-        if common(best, prompt) <= common(held, prompt):
-            return common(held, prompt)
-        self.ram.remove(best)
-        return common(best, prompt)
+        mine = common(held.tokens, prompt)
+        if not self.ram_texts or not (always or 2 * mine < len(held.tokens)):
+            return
+        if held.tokens and not any(common(text.tokens, held.tokens) == len(held.tokens) for text in self.ram):
+            self.ram = [text for text in self.ram if common(text.tokens, held.tokens) < len(text.tokens)]
+            self.ram = [*self.ram, Sequence(held.tokens, held.points, held.first)][-self.ram_texts:]
+        keep, like, best = mine / len(held.tokens) if held.tokens else -1, mine, None
+        for text in self.ram:
+            its = common(text.tokens, prompt)
+            if its >= len(text.tokens) / 4 and its / len(text.tokens) > keep and its > like:
+                keep, like, best = its / len(text.tokens), its, text
+        if best:
+            self.ram.remove(best)
+            self.held[slot] = best
 
     def run_alone(self, slot, action):
         """What the server does in its one loop, once the slot is idle."""
@@ -113,11 +207,12 @@ class Slots:
             self.change.wait_for(lambda: not self.busy[slot])
             return action()
 
-    def give_back(self, slot, tokens):
+    def give_back(self, slot, prompt_tokens, output):
         with self.change:
             self.turn += 1
             self.used[slot] = self.turn
-            self.held[slot] = tokens
+            self.held[slot].tokens = self.held[slot].tokens[:prompt_tokens]
+            self.layers.extend(self.held[slot], output)
             self.kept[slot] = 0
             self.busy[slot] = False
             self.change.notify_all()
@@ -265,7 +360,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         for i, busy in enumerate(slots.busy):
             page = {"id": i, "n_ctx": self.options.context, "is_processing": busy}
             if slots.task[i]:
-                page |= {"id_task": slots.task[i], "n_prompt_tokens": len(slots.held[i]),
+                page |= {"id_task": slots.task[i], "n_prompt_tokens": len(slots.held[i].tokens),
                          "n_prompt_tokens_cache": slots.kept[i]}
             pages.append(page)
         return pages
@@ -285,8 +380,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         number, _, action = self.path.removeprefix("/slots/").partition("?action=")
         slot = int(number) % options.slots
         if action == "erase":
-            count = len(slots.held[slot])
-            slots.run_alone(slot, lambda: slots.held.__setitem__(slot, []))
+            count = len(slots.held[slot].tokens)
+            slots.run_alone(slot, lambda: slots.held.__setitem__(slot, Sequence()))
             return self.send(200, {"id_slot": slot, "n_erased": count})
         name = json.loads(data).get("filename", "")
         if action not in ("save", "restore") or not name or "/" in name:
@@ -310,7 +405,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def save(self, slot, path):
         options = self.options
-        held = self.slots.held[slot]
+        held = self.slots.held[slot].tokens
         with path.open("wb") as file:
             file.write(options.kv_type.encode().ljust(8) + array.array("I", held).tobytes())
             file.flush()
@@ -325,12 +420,12 @@ class Handler(http.server.BaseHTTPRequestHandler):
         data = path.read_bytes() if path.exists() else b""
         count, rest = divmod(len(data) - 8, 4 + options.slot_token_bytes)
         if data[:8] != options.kv_type.encode().ljust(8):
-            self.slots.held[slot] = []
+            self.slots.held[slot] = Sequence()
             return None
         if rest:
             os._exit(1)
         time.sleep(count * options.restore_us / 1e6)
-        self.slots.held[slot] = list(array.array("I", data[8:8 + 4 * count]))
+        self.slots.held[slot] = Sequence(array.array("I", data[8:8 + 4 * count]))
         return count, len(data)
 
     def do_POST(self):
@@ -369,7 +464,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return
         output = answer.words[:answer.sent]
         tail = output[:-1] if isinstance(answer, TokenAnswer) else tokens_of("".join(output))
-        self.slots.give_back(answer.slot, answer.tokens + tail)
+        self.slots.give_back(answer.slot, len(answer.tokens), tail)
         answer.slot = None
 
     def answer(self, answer):
@@ -417,6 +512,9 @@ def main():
     parser.add_argument("--models", type=lambda text: text.split(","), default=["demo-model"])
     parser.add_argument("--like", choices=["llama.cpp", "ollama", "mlx"], default="llama.cpp")
     parser.add_argument("--ram-texts", type=int, default=64, help="that its --cache-ram holds")
+    parser.add_argument("--kind", choices=["full", "windows", "hybrid"], default="full", help="of its layers")
+    parser.add_argument("--window", type=int, default=64)
+    parser.add_argument("--checkpoint-min-step", type=int, default=8192)
     parser.add_argument("--share-context", action="store_true", help="as llama.cpp without -np")
     parser.add_argument("--no-slots", action="store_true", help="as llama.cpp's flag: no page of them")
     parser.add_argument("--model-file", default="/models/double.gguf", help="that it says to have read")
@@ -431,7 +529,8 @@ def main():
     parser.add_argument("--prefill-us", type=float, default=0)
     parser.add_argument("--token-ms", type=float, default=0)
     Handler.options = parser.parse_args()
-    Handler.slots = Slots(Handler.options.slots, Handler.options.ram_texts)
+    layers = Layers(Handler.options.kind, Handler.options.window, Handler.options.checkpoint_min_step)
+    Handler.slots = Slots(Handler.options.slots, Handler.options.ram_texts, layers)
     if not Handler.options.held:
         Handler.may_answer.set()
     server = Server(("127.0.0.1", Handler.options.port), Handler)

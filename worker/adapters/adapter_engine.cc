@@ -337,6 +337,9 @@ void AdapterEngine::OnChoicePiece(CallId id, ChoicePiece piece) {
   if (token_count > 0) NoteTokens(id, call, request, token_count);
   if (slots_ != nullptr && token_count > 0) {
     slots_->OnComputed(id);
+    call.has_untold = call.has_untold || piece.has_untold;
+  }
+  if (slots_ != nullptr && !call.has_untold) {
     call.output.insert(call.output.end(), event.tokens.begin(), event.tokens.end());
     if (piece.end && piece.end->stop_token) call.output.push_back(*piece.end->stop_token);
   }
@@ -365,7 +368,8 @@ void AdapterEngine::OnAnswered(CallId id, bool is_cut) {
     draining_.emplace(id, clock_.Now());
   }
   if (slots_ != nullptr) {
-    slots_->OnEnd(id, call.output, is_cut ? SlotTable::EndKind::kCut : SlotTable::EndKind::kComplete, clock_.Now());
+    const auto whole = call.has_untold ? SlotTable::EndKind::kLonger : SlotTable::EndKind::kComplete;
+    slots_->OnEnd(id, call.output, is_cut ? SlotTable::EndKind::kCut : whole, clock_.Now());
   }
   meter_.OnEnd(id);
   watch_.OnLife();

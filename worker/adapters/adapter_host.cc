@@ -521,7 +521,8 @@ Result<ConnectedEngine> ConnectRank(const EngineProtocol& protocol, const Engine
     }
     engine.slots = std::make_unique<SlotTable>(SlotTable::Options{.slot_count = engine.facts.slot_count,
                                                                   .context_tokens = engine.facts.max_context_tokens,
-                                                                  .goes_on_at_points = engine.options.expects_groups},
+                                                                  .goes_on_at_points = engine.options.expects_groups,
+                                                                  .window = engine.options.window},
                                                std::move(shelf));
   } else if (!address.events_endpoint.empty() && engine.cache_absence.empty()) {
     ROOST_ASSIGN_OR_RETURN(engine.feed, ConnectFeed(protocol, address, engine, root, clock));

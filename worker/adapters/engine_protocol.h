@@ -177,6 +177,7 @@ struct ChoicePiece {
   std::vector<wire::TokenLogprobs> logprobs = {};         // one for each token, or none
   std::vector<wire::TokenLogprobs> prompt_logprobs = {};  // of the prompt from its second token on, or none
   std::optional<ChoiceEnd> end = {};
+  bool has_untold = false;  // some of its tokens are missing or were guessed, because the engine did not tell them
 };
 
 struct AnswerPiece {

@@ -32,9 +32,13 @@ constexpr std::size_t kMaxDiskHashes = 1024;  // of an event
 }  // namespace
 
 std::size_t CommonBlocks(std::span<const BlockHash> a, std::span<const BlockHash> b) {
-  const std::size_t most = std::min(a.size(), b.size());
-  return static_cast<std::size_t>(
-      std::mismatch(a.begin(), a.begin() + static_cast<std::ptrdiff_t>(most), b.begin()).first - a.begin());
+  std::size_t common = 0;
+  std::size_t beyond = std::min(a.size(), b.size());
+  while (common < beyond) {
+    const std::size_t middle = (common + beyond) / 2;
+    (a[middle] == b[middle] ? common : beyond) = a[middle] == b[middle] ? middle + 1 : middle;
+  }
+  return common;
 }
 
 // ---- orders to evict ----

@@ -47,7 +47,7 @@ struct SlotDirectory {
 // model from. Its type of KV it does not tell: it refuses files of another one.
 [[nodiscard]] BlockHash OriginOf(const SlotDirectory& directory, BlockHash model, const EngineFacts& facts);
 
-// The number of blocks at the front that both have.
+// The number of blocks at the front that both have. O(log blocks): chains that are equal at a block are so before it.
 [[nodiscard]] std::size_t CommonBlocks(std::span<const BlockHash> a, std::span<const BlockHash> b);
 
 // Stands for a tenant's name.

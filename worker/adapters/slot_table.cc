@@ -22,13 +22,26 @@ constexpr double kHalfLifeSeconds = 60;
 constexpr double kMemoryCost = 0.25;
 constexpr std::size_t kMaxMemoryEntries = 256;
 constexpr std::uint64_t kMemoryGrowth = 32;
-// The server makes checkpoints so many tokens before a prompt's end: 4, and 4 with a physical batch of its default
-// size.
-constexpr std::uint32_t kCheckpointTokens[] = {516, 4};
+// The server keeps a checkpoint before each of the batches that end a prompt: the last has 4 tokens, the one before at
+// most a physical batch of its default size.
+constexpr std::uint32_t kLastBatch = 4;
+constexpr std::uint32_t kBatchBefore = 512;
+constexpr std::size_t kMostPoints = 32;   // of a slot, by default
 constexpr std::size_t kMaxHashes = 1024;  // of an event
 
 // The server keeps such a sequence in memory before it is lost.
 bool LosesMost(std::uint32_t held, std::uint32_t found) { return held > 0 && 2 * std::uint64_t{found} < held; }
+
+// The checkpoints of a prompt of `end` tokens of which `found` were there. A full list loses those that are closer than
+// --checkpoint-min-step, which it does not tell: all but the first may go.
+void AddPoints(std::vector<std::uint32_t>& points, std::uint32_t found, std::uint32_t end) {
+  const std::uint32_t last = end > kLastBatch ? end - kLastBatch : 0;
+  const std::uint32_t before = last > kBatchBefore ? last - kBatchBefore : 0;
+  if (points.size() + 2 >= kMostPoints) points.resize(1);
+  for (const std::uint32_t point : {std::max(found, before), std::max(found, last)}) {
+    if (point > 0 && (points.empty() || points.back() < point)) points.push_back(point);
+  }
+}
 
 }  // namespace
 
@@ -64,17 +77,18 @@ void SlotTable::Enqueue(CallId call, const wire::Generate& generate) {
 
 std::optional<SlotTable::Grant> SlotTable::Next(Instant now) {
   for (Slot& slot : slots_) {
-    if (slot.use == SlotUse::kEnding && now - slot.changed >= kLongestEnd) slot.use = SlotUse::kIdle;
+    if (slot.use == SlotUse::kEnding && now - slot.changed >= kLongestEnd) SetUse(slot, SlotUse::kIdle);
   }
+  now_ = now;
   if (queue_.empty()) return std::nullopt;
-  std::optional<Choice> best = Best(queue_.front(), now);
+  std::optional<Choice> best = Best(PromptOf(queue_.front()), now);
   if (!best) return std::nullopt;
   // A call that finds more in the slot of the first goes before it.
   std::size_t pick = 0;
   if (queue_.front().overtaken < kMostOvertaken) {
     std::uint32_t most = best->found;
     for (std::size_t i = 1; i < std::min(queue_.size(), kLookedAt); ++i) {
-      const std::uint32_t found = FoundIn(queue_[i], slots_[best->slot].held);
+      const std::uint32_t found = FoundIn(PromptOf(queue_[i]), slots_[best->slot].held);
       if (found <= most) continue;
       most = found;
       pick = i;
@@ -82,7 +96,7 @@ std::optional<SlotTable::Grant> SlotTable::Next(Instant now) {
   }
   if (pick > 0) {
     ++queue_.front().overtaken;
-    best = Best(queue_[pick], now);
+    best = Best(PromptOf(queue_[pick]), now);
   }
   Wanted wanted = std::move(queue_[pick]);
   queue_.erase(queue_.begin() + static_cast<std::ptrdiff_t>(pick));
@@ -91,22 +105,28 @@ std::optional<SlotTable::Grant> SlotTable::Next(Instant now) {
 
 // ---- which slot ----
 
+SlotTable::Prompt SlotTable::PromptOf(const Wanted& wanted) {
+  return {.root = wanted.root, .hashes = wanted.hashes, .tokens = wanted.tokens, .finds_prefix = wanted.finds_prefix};
+}
+
 // Whole blocks, at most the prompt without its last token, which is computed always.
-std::uint32_t SlotTable::FoundIn(const Wanted& wanted, const Held& held) const {
-  if (!wanted.finds_prefix || held.root != wanted.root) return 0;
-  const std::size_t common = CommonBlocks(wanted.hashes, held.hashes);
-  std::uint32_t found = std::min(static_cast<std::uint32_t>(common) * kGrainTokens, wanted.tokens - 1);
-  if (!options_.goes_on_at_points || common == held.hashes.size()) return found;
+std::uint32_t SlotTable::FoundIn(const Prompt& prompt, const Held& held) const {
+  if (!prompt.finds_prefix || held.root != prompt.root) return 0;
+  const std::size_t common = CommonBlocks(prompt.hashes, held.hashes);
+  std::uint32_t found = std::min(static_cast<std::uint32_t>(common) * kGrainTokens, prompt.tokens - 1);
+  const bool is_end = common == held.hashes.size();
+  if (!options_.goes_on_at_points || (is_end && !held.has_more && held.tokens > options_.window)) return found;
+  if (is_end) found = std::min(held.tokens, prompt.tokens - 1);
   const auto beyond = std::upper_bound(held.points.begin(), held.points.end(), found);
   return beyond == held.points.begin() ? 0 : *std::prev(beyond);
 }
 
 // The server takes no sequence of which it would use less than a quarter.
-std::optional<std::size_t> SlotTable::InMemory(const Wanted& wanted) const {
+std::optional<std::size_t> SlotTable::InMemory(const Prompt& prompt) const {
   std::optional<std::size_t> best;
   std::uint32_t most = 0;
   for (std::size_t i = 0; i < memory_.size(); ++i) {
-    const std::uint32_t found = FoundIn(wanted, memory_[i]);
+    const std::uint32_t found = FoundIn(prompt, memory_[i]);
     if (found <= most || 4 * std::uint64_t{found} < memory_[i].tokens) continue;
     most = found;
     best = i;
@@ -114,28 +134,32 @@ std::optional<std::size_t> SlotTable::InMemory(const Wanted& wanted) const {
   return best;
 }
 
-std::optional<SlotTable::Choice> SlotTable::Best(const Wanted& wanted, Instant now) const {
+std::optional<SlotTable::Choice> SlotTable::BestSlot(const Prompt& prompt, Among among, Instant now) const {
   // Until the server's memory has shown itself, what lies on disk is surer.
   const bool counts_memory = shelf_ == nullptr || memory_has_shown_;
-  const std::optional<std::size_t> memory = counts_memory ? InMemory(wanted) : std::nullopt;
-  const std::uint32_t remembered = memory ? FoundIn(wanted, memory_[*memory]) : 0;
+  const std::optional<std::size_t> memory = counts_memory ? InMemory(prompt) : std::nullopt;
+  const std::uint32_t remembered = memory ? FoundIn(prompt, memory_[*memory]) : 0;
   std::optional<Choice> best;
   for (std::size_t i = 0; i < slots_.size(); ++i) {
-    if (slots_[i].use != SlotUse::kIdle) continue;
+    if (among == Among::kIdle && slots_[i].use != SlotUse::kIdle) continue;
     const Held& held = slots_[i].held;
-    Choice choice{.slot = i, .found = FoundIn(wanted, held)};
-    const std::uint32_t found =
-        UsesMemory(wanted, held, choice.found) ? std::max(choice.found, remembered) : choice.found;
-    choice.price = static_cast<double>(wanted.tokens - found) + LossOf(held, choice.found, now);
+    Choice choice{.slot = i, .found = FoundIn(prompt, held)};
+    choice.expected = UsesMemory(prompt, held, choice.found) ? std::max(choice.found, remembered) : choice.found;
+    choice.price = static_cast<double>(prompt.tokens - choice.expected) + LossOf(held, choice.found, now);
     if (!best || choice.price < best->price) best = choice;
   }
-  ConsiderShelf(wanted, now, best);
+  return best;
+}
+
+std::optional<SlotTable::Choice> SlotTable::Best(const Prompt& prompt, Instant now) const {
+  std::optional<Choice> best = BestSlot(prompt, Among::kIdle, now);
+  ConsiderShelf(prompt, now, best);
   return best;
 }
 
 // After another tenant's request all is computed anew.
-bool SlotTable::UsesMemory(const Wanted& wanted, const Held& held, std::uint32_t found) {
-  return held.root == wanted.root && LosesMost(held.tokens, found);
+bool SlotTable::UsesMemory(const Prompt& prompt, const Held& held, std::uint32_t found) {
+  return held.root == prompt.root && LosesMost(held.tokens, found);
 }
 
 double SlotTable::LossOf(const Held& held, std::uint32_t found, Instant now) const {
@@ -164,7 +188,7 @@ SlotTable::Grant SlotTable::Begin(const Choice& choice, Wanted wanted, Instant n
     move.save = SaveOf(slot.held);
   }
   if (!move.save && !move.restore) return Place(choice.slot, std::move(wanted), now);
-  slot.use = SlotUse::kMoving;
+  SetUse(slot, SlotUse::kMoving);
   slot.save_due.reset();
   Grant grant{.call = wanted.call, .slot = static_cast<std::uint32_t>(choice.slot), .move = std::move(move)};
   slot.request = std::move(wanted);
@@ -184,14 +208,15 @@ SlotTable::Held SlotTable::PrefixOf(const Wanted& wanted, const Held& before, st
 SlotTable::Grant SlotTable::Place(std::size_t index, Wanted wanted, Instant now) {
   Slot& slot = slots_[index];
   const Held before = slot.held;
-  std::uint32_t found = FoundIn(wanted, before);
+  const Prompt prompt = PromptOf(wanted);
+  std::uint32_t found = FoundIn(prompt, before);
   slot.younger_tokens.reset();
   Held next = PrefixOf(wanted, before, found, now);
   if (has_memory_ && LosesMost(before.tokens, found)) {
     const std::optional<std::size_t> entry =
-        UsesMemory(wanted, before, found) ? InMemory(wanted) : std::optional<std::size_t>();
-    if (entry && FoundIn(wanted, memory_[*entry]) > found) {
-      found = FoundIn(wanted, memory_[*entry]);
+        UsesMemory(prompt, before, found) ? InMemory(prompt) : std::optional<std::size_t>();
+    if (entry && FoundIn(prompt, memory_[*entry]) > found) {
+      found = FoundIn(prompt, memory_[*entry]);
       slot.younger_tokens = 0;
       for (std::size_t i = *entry + 1; i < memory_.size(); ++i) *slot.younger_tokens += memory_[i].tokens;
       next = PrefixOf(wanted, memory_[*entry], found, now);
@@ -211,7 +236,7 @@ SlotTable::Grant SlotTable::Place(std::size_t index, Wanted wanted, Instant now)
   const bool is_own = before.tokens == 0 || before.root == wanted.root;
   Grant grant{
       .call = wanted.call, .slot = static_cast<std::uint32_t>(index), .finds_prefix = wanted.finds_prefix && is_own};
-  slot.use = SlotUse::kOurs;
+  SetUse(slot, SlotUse::kOurs);
   slot.save_due.reset();
   slot.promised = found;
   const std::size_t common = before.root == wanted.root ? CommonBlocks(wanted.hashes, before.hashes) : 0;
@@ -279,7 +304,8 @@ void SlotTable::OnFound(CallId call, std::uint32_t tokens) {
   if (slot == nullptr || slot->is_computed) return;
   const Wanted& wanted = *slot->request;
   tokens = std::min(tokens, wanted.tokens);
-  if (tokens > slot->promised + kGrainTokens) {  // from memory of which nothing was known
+  if (tokens >
+      std::max(slot->promised + kGrainTokens, slot->before_its_end)) {  // from memory of which nothing was known
     has_memory_ = true;
     memory_has_shown_ = true;
     memory_limit_ = std::min(std::max<std::uint64_t>(memory_limit_, tokens), MostMemory());
@@ -307,11 +333,7 @@ void SlotTable::OnComputed(CallId call) {
   if (slot == nullptr || std::exchange(slot->is_computed, true) || slot->request->is_erased) return;
   const Wanted& wanted = *slot->request;
   Held next = PrefixOf(wanted, slot->held, wanted.tokens, slot->changed);
-  for (const std::uint32_t before_end : kCheckpointTokens) {
-    if (!options_.goes_on_at_points || wanted.tokens <= before_end) continue;
-    const std::uint32_t point = wanted.tokens - before_end;
-    if (next.points.empty() || next.points.back() < point) next.points.push_back(point);
-  }
+  if (options_.goes_on_at_points) AddPoints(next.points, slot->held.tokens, wanted.tokens);
   if (slot->promised > 0) ++next.hits;
   Replace(slot->held, std::move(next));
 }
@@ -341,10 +363,12 @@ void SlotTable::OnEnd(CallId call, std::span<const TokenId> output, EndKind how,
     Replace(slot->held, std::move(next));
   }
   slot->held.used = now;
-  slot->use = how == EndKind::kComplete ? SlotUse::kIdle : SlotUse::kEnding;
+  SetUse(*slot, how == EndKind::kCut ? SlotUse::kEnding : SlotUse::kIdle);
+  now_ = now;
   slot->idle_pages = 0;
-  slot->has_more = how == EndKind::kCut;
-  if (shelf_ != nullptr && how == EndKind::kComplete && !slot->to_erase) {
+  slot->held.has_more = how != EndKind::kComplete;
+  const bool can_be_saved = how == EndKind::kComplete || (how == EndKind::kLonger && !options_.goes_on_at_points);
+  if (shelf_ != nullptr && can_be_saved && !slot->to_erase) {
     slot->save_due = now + shelf_->options().save_after;
   }
   slot->changed = now;
@@ -359,14 +383,14 @@ void SlotTable::OnSlots(std::span<const SlotState> states, Instant asked) {
     if (slot.use == SlotUse::kOurs || slot.use == SlotUse::kMoving || asked <= slot.changed) continue;
     if (slot.use == SlotUse::kEnding) {
       slot.idle_pages = state.is_busy ? 0 : slot.idle_pages + 1;
-      if (slot.idle_pages >= kIdlePages) slot.use = SlotUse::kIdle;
+      if (slot.idle_pages >= kIdlePages) SetUse(slot, SlotUse::kIdle);
       continue;
     }
     const std::optional<std::uint32_t> task_before = std::exchange(slot.task, state.task);
     const bool is_new = task_before && state.task && *task_before != *state.task;
-    const bool goes_on = slot.has_more && state.held_tokens > slot.held.tokens;
+    const bool goes_on = slot.held.has_more && state.held_tokens > slot.held.tokens;
     const bool is_odd = state.task && state.held_tokens != slot.held.tokens && !goes_on;
-    if (slot.use == SlotUse::kForeign && !state.is_busy) slot.use = SlotUse::kIdle;
+    if (slot.use == SlotUse::kForeign && !state.is_busy) SetUse(slot, SlotUse::kIdle);
     const bool is_busy = state.is_busy && slot.use == SlotUse::kIdle;
     if (is_new || is_busy || (is_odd && !state.is_busy)) OnForeign(slot, state);
   }
@@ -377,14 +401,19 @@ std::uint32_t SlotTable::foreign_count() const {
       std::count_if(slots_.begin(), slots_.end(), [](const Slot& slot) { return slot.use == SlotUse::kForeign; }));
 }
 
+void SlotTable::SetUse(Slot& slot, SlotUse use) {
+  slot.use = use;
+  open_may_differ_ = true;
+}
+
 // The slot keeps what the task found there. A task that is over no longer tells it.
 void SlotTable::OnForeign(Slot& slot, const SlotState& state) {
-  slot.use = state.is_busy ? SlotUse::kForeign : SlotUse::kIdle;
-  slot.has_more = true;
+  SetUse(slot, state.is_busy ? SlotUse::kForeign : SlotUse::kIdle);
   slot.save_due.reset();
   const std::uint32_t kept = state.is_busy ? std::min(state.kept_tokens, slot.held.tokens) : 0;
   if (has_memory_ && state.is_busy && LosesMost(slot.held.tokens, kept)) Keep(slot.held);
   Held next = slot.held;
+  next.has_more = true;
   next.tokens = kept;
   next.hashes.resize(std::min<std::size_t>(next.hashes.size(), kept / kGrainTokens));
   std::erase_if(next.points, [kept](std::uint32_t point) { return point > kept; });
@@ -409,35 +438,26 @@ void SlotTable::OnEngineRestart(Instant) {
 void SlotTable::Enter(const Held& held) {
   std::size_t first = held.hashes.size();  // of the new ones
   for (std::size_t i = 0; i < held.hashes.size(); ++i) {
-    if (blocks_[held.hashes[i]].holders++ > 0) continue;
+    if (blocks_[held.hashes[i]]++ > 0) continue;
     first = std::min(first, i);
     digest_ = digest_ ^ held.hashes[i];
   }
+  open_may_differ_ = true;
   // A holder of a block holds all before it, so the new ones are the last.
   Tell(wire::CacheEvent::Kind::kStored, std::span(held.hashes).subspan(first), first);
-  std::vector<BlockHash> opened;
-  for (const BlockHash hash : OpenOf(held)) {
-    if (blocks_[hash].open++ == 0) opened.push_back(hash);
-  }
-  for (const BlockHash hash : opened) resumable_digest_ = resumable_digest_ ^ hash;
-  Tell(wire::CacheEvent::Kind::kResumable, opened);
 }
 
 void SlotTable::Leave(const Held& held) {
-  std::vector<BlockHash> closed;
-  for (const BlockHash hash : OpenOf(held)) {
-    if (--blocks_[hash].open == 0) closed.push_back(hash);
-  }
-  for (const BlockHash hash : closed) resumable_digest_ = resumable_digest_ ^ hash;
-  Tell(wire::CacheEvent::Kind::kUnresumable, closed);
   std::vector<BlockHash> removed;
   for (std::size_t i = held.hashes.size(); i-- > 0;) {
     const auto block = blocks_.find(held.hashes[i]);
-    if (--block->second.holders > 0) continue;
+    if (--block->second > 0) continue;
     digest_ = digest_ ^ held.hashes[i];
     removed.push_back(held.hashes[i]);
     blocks_.erase(block);
+    if (open_.erase(held.hashes[i]) > 0) resumable_digest_ = resumable_digest_ ^ held.hashes[i];
   }
+  open_may_differ_ = true;
   Tell(wire::CacheEvent::Kind::kRemoved, removed);
 }
 
@@ -447,17 +467,41 @@ void SlotTable::Replace(Held& held, Held next) {
   held = std::move(next);
 }
 
-// The blocks behind which the server would go on, each once.
-std::vector<BlockHash> SlotTable::OpenOf(const Held& held) const {
-  std::vector<BlockHash> open;
-  if (!options_.goes_on_at_points) return open;
+// Asks the choice itself: a prompt that ends a little behind the point gets a slot that has as much of it.
+void SlotTable::FindOpen(const Held& held, std::unordered_set<BlockHash, BlockHashHasher>& open) const {
+  const bool any_idle =
+      std::any_of(slots_.begin(), slots_.end(), [](const Slot& s) { return s.use == SlotUse::kIdle; });
   std::vector<std::uint32_t> points = held.points;
   points.push_back(held.tokens);
   for (const std::uint32_t point : points) {
     const std::size_t whole = std::min<std::size_t>(point / kGrainTokens, held.hashes.size());
-    if (whole > 0 && (open.empty() || open.back() != held.hashes[whole - 1])) open.push_back(held.hashes[whole - 1]);
+    if (whole == 0 || open.contains(held.hashes[whole - 1])) continue;
+    const std::size_t common = std::min<std::size_t>((point + kGrainTokens - 1) / kGrainTokens, held.hashes.size());
+    const Prompt prompt{
+        .root = held.root, .hashes = std::span(held.hashes).first(common), .tokens = point + kGrainTokens};
+    const std::optional<Choice> best = BestSlot(prompt, any_idle ? Among::kIdle : Among::kAll, now_);
+    if (best && best->expected >= whole * kGrainTokens) open.insert(held.hashes[whole - 1]);
   }
-  return open;
+}
+
+void SlotTable::TellOpen() {
+  if (!options_.goes_on_at_points || !std::exchange(open_may_differ_, false)) return;
+  std::unordered_set<BlockHash, BlockHashHasher> open;
+  for (const Slot& slot : slots_) FindOpen(slot.held, open);
+  for (const Held& held : memory_) FindOpen(held, open);
+  const auto behind = [](const auto& these, const auto& those) {
+    std::vector<BlockHash> more;
+    std::copy_if(these.begin(), these.end(), std::back_inserter(more),
+                 [&those](BlockHash hash) { return !those.contains(hash); });
+    return more;
+  };
+  const std::vector<BlockHash> opened = behind(open, open_);
+  const std::vector<BlockHash> closed = behind(open_, open);
+  Tell(wire::CacheEvent::Kind::kUnresumable, closed);
+  Tell(wire::CacheEvent::Kind::kResumable, opened);
+  for (const BlockHash hash : opened) resumable_digest_ = resumable_digest_ ^ hash;
+  for (const BlockHash hash : closed) resumable_digest_ = resumable_digest_ ^ hash;
+  open_ = std::move(open);
 }
 
 void SlotTable::Tell(wire::CacheEvent::Kind kind, std::span<const BlockHash> hashes, std::size_t position) {
@@ -480,6 +524,7 @@ void SlotTable::Tell(wire::CacheEvent::Kind kind, std::span<const BlockHash> has
 }
 
 std::vector<wire::CacheEvent> SlotTable::TakeEvents() {
+  TellOpen();
   std::vector<wire::CacheEvent> events = std::exchange(events_, {});
   if (shelf_ == nullptr) return events;
   std::vector<wire::CacheEvent> shelved = shelf_->TakeEvents();
@@ -510,12 +555,6 @@ std::vector<wire::StoredRun> SlotTable::Snapshot() const {
   return runs;
 }
 
-std::vector<BlockHash> SlotTable::Resumable() const {
-  std::vector<BlockHash> open;
-  for (const auto& [hash, block] : blocks_) {
-    if (block.open > 0) open.push_back(hash);
-  }
-  return open;
-}
+std::vector<BlockHash> SlotTable::Resumable() const { return {open_.begin(), open_.end()}; }
 
 }  // namespace roost::worker::adapters

@@ -14,7 +14,8 @@
 // tasks are seen on the server's page.
 //
 // Where layers have windows or a recurrent state (`goes_on_at_points`), the server goes on only at the end of what a
-// slot holds or at one of its checkpoints.
+// slot holds or at one of its checkpoints. Routers are told of those for which a prompt would get that slot, not of
+// those in a slot that holds too much else.
 //
 // With a shelf (slot_shelf.h) sequences are also on disk. A slot is saved once it was idle for a while, or before a
 // request takes it, where what that may spare is more than the time in which the server does nothing else. A request
@@ -34,6 +35,7 @@
 #include <optional>
 #include <span>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "common/base/clock.h"
@@ -65,6 +67,7 @@ class SlotTable final : public BlockSource {
     std::uint32_t slot_count = 1;
     std::uint32_t context_tokens = 0;  // of each
     bool goes_on_at_points = false;
+    std::uint32_t window = 0;  // a slot with no more tokens is gone on with at checkpoints alone
   };
   // Without a shelf nothing is saved.
   explicit SlotTable(Options options, std::unique_ptr<SlotShelf> shelf = nullptr);
@@ -85,8 +88,9 @@ class SlotTable final : public BlockSource {
   void OnFound(CallId call, std::uint32_t tokens);
   // The prompt is computed.
   void OnComputed(CallId call);
-  enum class EndKind { kComplete, kCut };
-  // After kCut the server may need a moment to notice. `output` has all tokens that came. Unknown calls are ignored.
+  // After kCut the server may need a moment to notice. After kLonger there are tokens behind `output`.
+  enum class EndKind { kComplete, kLonger, kCut };
+  // `output` has the tokens that came. Unknown calls are ignored.
   void OnEnd(CallId call, std::span<const TokenId> output, EndKind how, Instant now);
   // The server's page, and when it was asked for.
   void OnSlots(std::span<const SlotState> states, Instant asked);
@@ -148,6 +152,7 @@ class SlotTable final : public BlockSource {
     std::vector<BlockHash> hashes = {};
     std::uint32_t tokens = 0;
     std::vector<std::uint32_t> points = {};  // token counts of checkpoints, ascending
+    bool has_more = false;                   // there may be more tokens behind those that are known
     std::uint32_t hits = 0;
     Instant used = {};
     std::optional<Instant> returns = {};  // when its session should
@@ -175,36 +180,42 @@ class SlotTable final : public BlockSource {
     std::uint32_t before_its_end = 0;                  // fewer tokens are in the middle of what it held before
     std::optional<std::uint64_t> younger_tokens = {};  // in memory than the entry that it is to find there
     bool is_computed = false;
-    int idle_pages = 0;     // of kEnding
-    bool has_more = false;  // there may be more tokens behind those that are known
-    Instant changed = {};   // by a request of ours
+    int idle_pages = 0;    // of kEnding
+    Instant changed = {};  // by a request of ours
     std::optional<std::uint32_t> task = {};
     std::optional<Instant> save_due = {};  // none: what it holds was looked at, or is not known
     bool to_erase = false;                 // by the server, once no request of ours is there
   };
-  struct Block {
-    std::uint32_t holders = 0;
-    std::uint32_t open = 0;  // those of which a request can go on behind it
+  // Of a request, as far as it matters to where it goes.
+  struct Prompt {
+    BlockHash root;
+    std::span<const BlockHash> hashes = {};
+    std::uint32_t tokens = 0;
+    bool finds_prefix = true;
   };
   struct Choice {
     std::size_t slot = 0;
     double price = 0;
     std::uint32_t found = 0;           // in the slot
+    std::uint32_t expected = 0;        // there or in memory
     const SavedSlot* saved = nullptr;  // to restore first
   };
 
-  [[nodiscard]] std::uint32_t FoundIn(const Wanted& wanted, const Held& held) const;
+  [[nodiscard]] static Prompt PromptOf(const Wanted& wanted);
+  [[nodiscard]] std::uint32_t FoundIn(const Prompt& prompt, const Held& held) const;
   // The entry of memory that has most of it; its index.
-  [[nodiscard]] std::optional<std::size_t> InMemory(const Wanted& wanted) const;
-  [[nodiscard]] std::optional<Choice> Best(const Wanted& wanted, Instant now) const;
-  [[nodiscard]] static bool UsesMemory(const Wanted& wanted, const Held& held, std::uint32_t found);
+  [[nodiscard]] std::optional<std::size_t> InMemory(const Prompt& prompt) const;
+  enum class Among { kIdle, kAll };
+  [[nodiscard]] std::optional<Choice> BestSlot(const Prompt& prompt, Among among, Instant now) const;
+  [[nodiscard]] std::optional<Choice> Best(const Prompt& prompt, Instant now) const;
+  [[nodiscard]] static bool UsesMemory(const Prompt& prompt, const Held& held, std::uint32_t found);
   // The price of losing all beyond `found`, in tokens to compute.
   [[nodiscard]] double LossOf(const Held& held, std::uint32_t found, Instant now) const;
   [[nodiscard]] std::uint32_t busy_count() const;
   // In tokens to compute, for all requests that wait meanwhile.
   [[nodiscard]] double TokensOf(double seconds, double seconds_per_token) const;
   [[nodiscard]] double RestorePrice(const SavedSlot& saved, Instant now) const;
-  void ConsiderShelf(const Wanted& wanted, Instant now, std::optional<Choice>& best) const;
+  void ConsiderShelf(const Prompt& prompt, Instant now, std::optional<Choice>& best) const;
   enum class Saving { kNo, kNotNow, kYes };
   [[nodiscard]] Saving SavingOf(const Held& held, std::uint32_t found, Instant now) const;
   [[nodiscard]] std::optional<SavedSlot> SaveOf(const Held& held);
@@ -218,12 +229,15 @@ class SlotTable final : public BlockSource {
   [[nodiscard]] std::uint64_t MostMemory() const;  // in tokens
   [[nodiscard]] Slot* SlotOf(CallId call);
   void OnForeign(Slot& slot, const SlotState& state);
+  void SetUse(Slot& slot, SlotUse use);
 
   // Blocks of which routers are told follow the sequences that are held.
   void Enter(const Held& held);
   void Leave(const Held& held);
   void Replace(Held& held, Held next);
-  [[nodiscard]] std::vector<BlockHash> OpenOf(const Held& held) const;
+  // Adds the blocks behind which a request would go on in what it holds.
+  void FindOpen(const Held& held, std::unordered_set<BlockHash, BlockHashHasher>& open) const;
+  void TellOpen();
   void Tell(wire::CacheEvent::Kind kind, std::span<const BlockHash> hashes, std::size_t position = 0);
 
   const Options options_;
@@ -236,8 +250,11 @@ class SlotTable final : public BlockSource {
   const std::unique_ptr<SlotShelf> shelf_;  // may be null
   double seconds_per_token_ = 0;
 
-  std::unordered_map<BlockHash, Block, BlockHashHasher> blocks_;
-  std::vector<wire::CacheEvent> events_;  // since the last TakeEvents
+  Instant now_ = {};                                                      // of the last change
+  bool open_may_differ_ = false;                                          // from open_
+  std::unordered_map<BlockHash, std::uint32_t, BlockHashHasher> blocks_;  // and how many sequences have each
+  std::unordered_set<BlockHash, BlockHashHasher> open_;                   // that are told as resumable
+  std::vector<wire::CacheEvent> events_;                                  // since the last TakeEvents
   BlockHash digest_;
   BlockHash resumable_digest_;
 };

@@ -35,11 +35,11 @@ double SlotTable::RestorePrice(const SavedSlot& saved, Instant now) const {
   return TokensOf(shelf_->RestoreSeconds(saved.bytes, now), seconds_per_token_ > 0 ? seconds_per_token_ : then);
 }
 
-void SlotTable::ConsiderShelf(const Wanted& wanted, Instant now, std::optional<Choice>& best) const {
-  if (shelf_ == nullptr || !best || !wanted.finds_prefix) return;
-  const SlotShelf::Match match = shelf_->Find(wanted.root, wanted.hashes, wanted.tokens);
+void SlotTable::ConsiderShelf(const Prompt& prompt, Instant now, std::optional<Choice>& best) const {
+  if (shelf_ == nullptr || !best || !prompt.finds_prefix) return;
+  const SlotShelf::Match match = shelf_->Find(prompt.root, prompt.hashes, prompt.tokens);
   if (match.saved == nullptr) return;
-  const double price = static_cast<double>(wanted.tokens - match.tokens) + RestorePrice(*match.saved, now);
+  const double price = static_cast<double>(prompt.tokens - match.tokens) + RestorePrice(*match.saved, now);
   for (std::size_t i = 0; i < slots_.size(); ++i) {
     if (slots_[i].use != SlotUse::kIdle) continue;
     const Choice choice{
@@ -73,7 +73,7 @@ std::optional<SlotMove> SlotTable::NextSave(Instant now) {
     if (saving != Saving::kYes) continue;
     SlotMove move{.slot = static_cast<std::uint32_t>(i), .save = SaveOf(slot.held)};
     if (!move.save) continue;
-    slot.use = SlotUse::kMoving;
+    SetUse(slot, SlotUse::kMoving);
     return move;
   }
   return std::nullopt;
@@ -97,7 +97,8 @@ void SlotTable::OnCleared(std::uint32_t slot) { Replace(slots_[slot].held, {}); 
 
 std::optional<SlotTable::Grant> SlotTable::OnMoved(std::uint32_t slot, Instant now) {
   Slot& moved = slots_[slot];
-  moved.use = SlotUse::kIdle;
+  SetUse(moved, SlotUse::kIdle);
+  now_ = now;
   moved.changed = now;
   if (!moved.request) return std::nullopt;
   Wanted wanted = *std::exchange(moved.request, std::nullopt);
@@ -151,7 +152,7 @@ std::optional<SlotMove> SlotTable::NextErase() {
     Slot& slot = slots_[i];
     if (!slot.to_erase || slot.use == SlotUse::kOurs || slot.use == SlotUse::kMoving) continue;
     slot.to_erase = false;
-    slot.use = SlotUse::kMoving;
+    SetUse(slot, SlotUse::kMoving);
     return SlotMove{.slot = static_cast<std::uint32_t>(i), .erases = true};
   }
   return std::nullopt;

@@ -1,126 +1,15 @@
 // The slot that a request gets, and the blocks of which routers are told.
-#include "worker/adapters/slot_table.h"
-
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <chrono>
 #include <cstdint>
-#include <map>
-#include <set>
-#include <string>
-#include <utility>
 #include <vector>
 
-#include "common/base/clock.h"
 #include "common/base/rng.h"
+#include "tests/worker/adapters/slot_table_fixture.h"
 
 namespace roost::worker::adapters {
 namespace {
-
-using std::chrono::milliseconds;
-using std::chrono::seconds;
-using EndKind = SlotTable::EndKind;
-
-constexpr std::uint32_t kContext = 4096;
-const BlockHash kRoot{1, 2};
-
-std::vector<TokenId> Tokens(TokenId first, std::size_t count) {
-  std::vector<TokenId> tokens(count);
-  for (std::size_t i = 0; i < count; ++i) tokens[i] = first * 10'000 + static_cast<TokenId>(i);
-  return tokens;
-}
-
-std::vector<TokenId> Joined(std::vector<TokenId> a, const std::vector<TokenId>& b) {
-  a.insert(a.end(), b.begin(), b.end());
-  return a;
-}
-
-// The engine's side: what its slots and its memory hold, token by token, as llama.cpp's server has it.
-class SlotTableTest : public ::testing::Test {
- protected:
-  SlotTable& table() {
-    if (!table_) table_.emplace(options_);
-    return *table_;
-  }
-  CallId Ask(const std::vector<TokenId>& prompt, BlockHash root = kRoot) {
-    wire::Generate generate;
-    generate.root = root;
-    generate.prompt = prompt;
-    const CallId call(++calls_);
-    table().Enqueue(call, generate);
-    return call;
-  }
-  std::optional<SlotTable::Grant> Next() { return table().Next(clock_.Now()); }
-  void Answer(CallId call, std::uint32_t found, const std::vector<TokenId>& output = {7, 8}) {
-    table().OnFound(call, found);
-    table().OnComputed(call);
-    table().OnEnd(call, output, EndKind::kComplete, clock_.Now());
-  }
-  // Sends the prompt at once and answers it as a server that found so much would.
-  std::uint32_t Turn(const std::vector<TokenId>& prompt, std::uint32_t found, BlockHash root = kRoot) {
-    const CallId call = Ask(prompt, root);
-    const auto grant = Next();
-    EXPECT_TRUE(grant && grant->call == call);
-    Answer(call, found);
-    return grant ? grant->slot : 99;
-  }
-  // How many blocks of the prompt routers are told of.
-  std::size_t Told(const std::vector<TokenId>& prompt, BlockHash root = kRoot) {
-    Follow();
-    const std::vector<BlockHash> hashes = HashBlocks(root, prompt, kGrainTokens);
-    std::size_t count = 0;
-    while (count < hashes.size() && told_.contains(hashes[count])) ++count;
-    return count;
-  }
-  // Applies the events as a router does, and compares with the snapshot and the digests.
-  void Follow() {
-    for (const wire::CacheEvent& event : table().TakeEvents()) {
-      for (const BlockHash hash : event.stored.hashes) EXPECT_TRUE(told_.insert(hash).second);
-      for (const BlockHash hash : event.removed) {
-        EXPECT_EQ(told_.erase(hash), 1U);
-        resumable_.erase(hash);
-      }
-      for (const BlockHash hash : event.resumable) EXPECT_TRUE(told_.contains(hash) && resumable_.insert(hash).second);
-      for (const BlockHash hash : event.unresumable) EXPECT_EQ(resumable_.erase(hash), 1U);
-    }
-    std::set<BlockHash> snapshot;
-    for (const wire::StoredRun& run : table().Snapshot()) snapshot.insert(run.hashes.begin(), run.hashes.end());
-    EXPECT_EQ(snapshot, told_);
-    EXPECT_EQ(table().block_count(), told_.size());
-    BlockHash digest;
-    for (const BlockHash hash : told_) digest = digest ^ hash;
-    EXPECT_EQ(table().digest(), digest);
-    const std::vector<BlockHash> open = table().Resumable();
-    EXPECT_EQ(std::set<BlockHash>(open.begin(), open.end()), resumable_);
-    BlockHash open_digest;
-    for (const BlockHash hash : resumable_) open_digest = open_digest ^ hash;
-    EXPECT_EQ(table().resumable_digest(), open_digest);
-  }
-  // As routers were told.
-  [[nodiscard]] bool IsResumable(BlockHash block) const { return resumable_.contains(block); }
-  // A page: the task of each slot, negative: it runs.
-  void Page(const std::vector<int>& tasks, std::uint32_t kept = 0, std::uint32_t held = 321) {
-    std::vector<SlotState> states;
-    for (const int task : tasks) {
-      states.push_back({.is_busy = task < 0,
-                        .task = static_cast<std::uint32_t>(std::abs(task)),
-                        .kept_tokens = kept,
-                        .held_tokens = held});
-    }
-    table().OnSlots(states, clock_.Now());
-    clock_.Advance(seconds(1));
-  }
-
-  ManualClock clock_;
-  SlotTable::Options options_{.slot_count = 2, .context_tokens = kContext};
-
- private:
-  std::optional<SlotTable> table_;
-  std::uint64_t calls_ = 100;
-  std::set<BlockHash> told_;
-  std::set<BlockHash> resumable_;
-};
 
 TEST_F(SlotTableTest, AConversationFindsItsSlotAndAnotherGetsAnEmptyOne) {
   const std::vector<TokenId> a = Tokens(1, 100);
@@ -462,43 +351,6 @@ TEST_F(SlotTableTest, MemoryIsBounded) {
     EXPECT_LE(table().block_count(), SlotTable::kRoomFactor * 20U);
   }
   EXPECT_GT(table().block_count(), 40U);
-}
-
-// ---- windows and recurrent layers ----
-
-TEST_F(SlotTableTest, WhereStatesAreKeptOnlyAtPointsOnlyTheseArePromised) {
-  options_ = {.slot_count = 1, .context_tokens = kContext, .goes_on_at_points = true};
-  const std::vector<TokenId> a = Tokens(1, 1000);
-  Turn(a, 0);
-  EXPECT_EQ(Told(a), 62U);
-  EXPECT_TRUE(table().has_checkpoints());
-  EXPECT_EQ(table().Resumable().size(), 2U);  // 484 and 996 tokens; the end is in the block of the latter
-  // Another end of the prompt: goes on at the checkpoint before the old one's end.
-  std::vector<TokenId> other(a.begin(), a.begin() + 800);
-  other = Joined(std::move(other), Tokens(2, 100));
-  const CallId call = Ask(other);
-  ASSERT_TRUE(Next());
-  Follow();
-  EXPECT_EQ(Told(a), 62U) << "the server keeps it in memory";
-  Answer(call, 484);
-  Follow();
-  EXPECT_EQ(Told(other), 56U);
-}
-
-// The book may not know of it: the prompt that made it was another's, or was corrected by a miss.
-TEST_F(SlotTableTest, WhereTheServerWentOnInTheMiddleItHasACheckpoint) {
-  options_ = {.slot_count = 1, .context_tokens = kContext, .goes_on_at_points = true};
-  const std::vector<TokenId> front = Tokens(1, 300);
-  Turn(Joined(front, Tokens(2, 800)), 0);
-  Turn(Joined(front, Tokens(3, 900)), 186);
-  Follow();
-  EXPECT_TRUE(IsResumable(HashBlocks(kRoot, front, kGrainTokens)[186 / kGrainTokens - 1]));
-  const CallId call = Ask(Joined(front, Tokens(4, 50)));
-  ASSERT_TRUE(Next());
-  EXPECT_EQ(Told(front), 18U) << "the server keeps it in memory";
-  Answer(call, 186);
-  Follow();
-  EXPECT_TRUE(IsResumable(HashBlocks(kRoot, front, kGrainTokens)[186 / kGrainTokens - 1]));
 }
 
 // ---- anything ----

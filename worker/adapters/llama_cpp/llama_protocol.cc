@@ -297,7 +297,8 @@ Result<ChoicePiece> LlamaAnswer::ReadTold(json::Element document) {
 void LlamaAnswer::AddUntold(json::Element document, ChoicePiece& piece) const {
   const std::uint64_t known = std::uint64_t{told_} + piece.tokens.size();
   const std::uint32_t all = json::At<std::uint32_t>(document, "tokens_predicted").value_or(0);
-  if (all <= known || piece.tokens.empty() || wanted_.tokenizer == nullptr) return;
+  piece.has_untold = all > known;
+  if (!piece.has_untold || piece.tokens.empty() || wanted_.tokenizer == nullptr) return;
   const std::string_view text = json::At<std::string_view>(document, "content").value_or("");
   const std::string last = wanted_.tokenizer->BytesOf(piece.tokens.back());
   if (!text.ends_with(last)) return;
@@ -311,6 +312,7 @@ ChoicePiece LlamaAnswer::TakeHeld(ChoicePiece piece) {
   ChoicePiece held = *std::exchange(held_, std::nullopt);
   held.tokens.insert(held.tokens.end(), piece.tokens.begin(), piece.tokens.end());
   std::move(piece.logprobs.begin(), piece.logprobs.end(), std::back_inserter(held.logprobs));
+  held.has_untold = held.has_untold || piece.has_untold;
   return held;
 }
 

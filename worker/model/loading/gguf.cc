@@ -534,6 +534,10 @@ Result<DescribedModel> DescribeGguf(const std::filesystem::path& path, const Tem
   }
   const auto architecture = Get<std::string>(entries, "general.architecture");
   model.has_layer_groups = HasLayerGroups(entries, architecture);
+  for (const char* const key : {".attention.sliding_window", ".attention.chunk_size"}) {
+    const std::int64_t window = Get<std::int64_t>(entries, architecture + key);
+    model.window = std::max(model.window, static_cast<std::uint32_t>(std::clamp<std::int64_t>(window, 0, UINT32_MAX)));
+  }
   const std::string config = ConfigOf(entries, architecture);
   model.fingerprint = TextFingerprint({config, model.text.tokenizer_json}, model.text.chat_template);
   return model;

@@ -49,6 +49,14 @@ bool HasLayerGroups(const JsonNode& config) {
   return window.ok() && window->value_or(0) > 0 && is_used.ok() && *is_used;
 }
 
+std::uint32_t WindowOf(const JsonNode& config) {
+  for (const char* const key : {"sliding_window", "attention_chunk_size"}) {
+    const auto window = config.Find<std::uint32_t>(key);
+    if (window.ok() && window->value_or(0) > 0) return **window;
+  }
+  return 0;
+}
+
 // The folder of the Hugging Face cache; empty when the process has no home.
 std::filesystem::path HubCache() {
   const auto variable = [](const char* name) {
@@ -135,7 +143,9 @@ Result<DescribedModel> DescribeModel(const std::filesystem::path& directory, Fin
   if (!choice.source.empty()) model.text.chat_template = choice.source;
   const auto text_config = config.root().Object("text_config");
   const bool is_nested = text_config.ok() && *text_config;
-  model.has_layer_groups = HasLayerGroups(is_nested ? **text_config : config.root());
+  const JsonNode& layers = is_nested ? **text_config : config.root();
+  model.has_layer_groups = HasLayerGroups(layers);
+  model.window = model.has_layer_groups ? WindowOf(layers) : 0;
   const ModelFiles files{config.text(), model.text.tokenizer_json};
   if (fingerprint == FingerprintOf::kText) {
     model.fingerprint = TextFingerprint(files, model.text.chat_template);

@@ -47,6 +47,7 @@ struct DescribedModel {
   ModelText text;
   std::string fingerprint;        // of kWeights LoadModel's of a folder with the same files; see PrefixScope
   bool has_layer_groups = false;  // some layers have a window or a recurrent state, as far as config.json tells
+  std::uint32_t window = 0;       // of those layers, in tokens; 0: they have none, or it is not told
 };
 
 // kNotFound (model) if there is no such folder.

@@ -1,0 +1,198 @@
+// Slots of models with windows or recurrent layers, which the server goes on with at checkpoints only.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "common/base/rng.h"
+#include "tests/worker/adapters/slot_table_fixture.h"
+
+namespace roost::worker::adapters {
+namespace {
+
+class SlotPointsTest : public SlotTableTest {};
+
+TEST_F(SlotPointsTest, WhereStatesAreKeptOnlyAtPointsOnlyTheseArePromised) {
+  options_ = {.slot_count = 1, .context_tokens = kContext, .goes_on_at_points = true};
+  const std::vector<TokenId> a = Tokens(1, 1000);
+  Turn(a, 0);
+  EXPECT_EQ(Told(a), 62U);
+  EXPECT_TRUE(table().has_checkpoints());
+  EXPECT_EQ(table().Resumable().size(), 2U);  // 484 and 996 tokens; the end is in the block of the latter
+  // Another end of the prompt: goes on at the checkpoint before the old one's end.
+  std::vector<TokenId> other(a.begin(), a.begin() + 800);
+  other = Joined(std::move(other), Tokens(2, 100));
+  const CallId call = Ask(other);
+  ASSERT_TRUE(Next());
+  Follow();
+  EXPECT_EQ(Told(a), 62U) << "the server keeps it in memory";
+  Answer(call, 484);
+  Follow();
+  EXPECT_EQ(Told(other), 56U);
+}
+
+// The book may not know of it: the prompt that made it was another's, or was corrected by a miss.
+TEST_F(SlotPointsTest, WhereTheServerWentOnInTheMiddleItHasACheckpoint) {
+  options_ = {.slot_count = 1, .context_tokens = kContext, .goes_on_at_points = true};
+  const std::vector<TokenId> front = Tokens(1, 300);
+  Turn(Joined(front, Tokens(2, 800)), 0);
+  Turn(Joined(front, Tokens(3, 900)), 186);
+  Follow();
+  EXPECT_TRUE(IsResumable(HashBlocks(kRoot, front, kGrainTokens)[186 / kGrainTokens - 1]));
+  const CallId call = Ask(Joined(front, Tokens(4, 50)));
+  ASSERT_TRUE(Next());
+  EXPECT_EQ(Told(front), 18U) << "the server keeps it in memory";
+  Answer(call, 186);
+  Follow();
+  EXPECT_TRUE(IsResumable(HashBlocks(kRoot, front, kGrainTokens)[186 / kGrainTokens - 1]));
+}
+
+TEST_F(SlotPointsTest, ACheckpointInASlotThatHoldsMuchElseIsNotTold) {
+  options_.goes_on_at_points = true;
+  const std::vector<TokenId> front = Tokens(1, 200);
+  const std::vector<BlockHash> blocks = HashBlocks(kRoot, front, kGrainTokens);
+  Turn(Joined(front, Tokens(2, 20)), 0);  // a checkpoint at 216 tokens, in the last block
+  EXPECT_EQ(Promised(Joined(front, Tokens(2, 60))), 208U);
+  EXPECT_EQ(Turn(Joined(Joined(front, Tokens(2, 20)), Tokens(3, 1500)), 220), 0U);
+  EXPECT_EQ(Promised(Joined(Joined(front, Tokens(2, 20)), Tokens(4, 50))), 0U) << "such a prompt gets the empty slot";
+  EXPECT_EQ(Told(front), blocks.size());
+  EXPECT_EQ(Turn(Joined(Joined(front, Tokens(2, 20)), Tokens(4, 50)), 0), 1U);
+}
+
+TEST_F(SlotPointsTest, ACheckpointLiesWhereThePromptWentOn) {
+  options_ = {.slot_count = 1, .context_tokens = kContext, .goes_on_at_points = true};
+  const std::vector<TokenId> a = Tokens(1, 300);
+  Turn(a, 0, kRoot);  // 301 tokens with the output
+  const std::vector<TokenId> longer = Joined(Joined(a, {7}), Tokens(2, 400));
+  Turn(longer, 301);
+  EXPECT_EQ(Promised(Joined({longer.begin(), longer.begin() + 400}, Tokens(3, 400))), 288U) << "behind 301 tokens";
+}
+
+TEST_F(SlotPointsTest, AFullListOfCheckpointsKeepsTheFirstAndTheLast) {
+  options_ = {.slot_count = 1, .context_tokens = kContext, .goes_on_at_points = true};
+  std::vector<TokenId> session = Tokens(1, 100);
+  for (TokenId turn = 0; turn < 16; ++turn) {
+    Turn(session, turn == 0 ? 0U : static_cast<std::uint32_t>(session.size() - 40));
+    session = Joined(Joined(std::move(session), {7}), Tokens(turn + 2, 39));
+  }
+  Follow();
+  EXPECT_EQ(table().Resumable().size(), 4U);  // at 96, at the beginning and the end of the last turn, and its end
+}
+
+// A window needs tokens of before the prompt's new ones: the server drops what it has behind the last checkpoint.
+TEST_F(SlotPointsTest, WithinAWindowOnlyCheckpointsAreGoneOnWith) {
+  options_ = {.slot_count = 1, .context_tokens = kContext, .goes_on_at_points = true, .window = 512};
+  const std::vector<TokenId> a = Tokens(1, 300);
+  const std::vector<TokenId> output = Tokens(2, 101);
+  const CallId call = Ask(a);
+  ASSERT_TRUE(Next());
+  Answer(call, 0, output);
+  const std::vector<TokenId> next = Joined(Joined(a, {output.begin(), output.end() - 1}), Tokens(3, 300));
+  EXPECT_EQ(Promised(next), 288U) << "at 296 tokens";
+  Turn(next, 295);
+  EXPECT_EQ(Promised(Joined(Joined(next, {7}), Tokens(4, 50))), 688U) << "its end";
+}
+
+TEST_F(SlotPointsTest, ASlotThatMayHoldMoreIsNotGoneOnWithAtItsEnd) {
+  options_ = {.slot_count = 1, .context_tokens = kContext, .goes_on_at_points = true};
+  const std::vector<TokenId> a = Tokens(1, 300);
+  const CallId call = Ask(a);
+  ASSERT_TRUE(Next());
+  table().OnFound(call, 0);
+  table().OnComputed(call);
+  table().OnEnd(call, Tokens(2, 40), EndKind::kLonger, clock_.Now());
+  EXPECT_EQ(Promised(Joined(Joined(a, Tokens(2, 40)), Tokens(3, 50))), 288U) << "the checkpoint at 296 tokens";
+  EXPECT_EQ(Turn(Joined(a, Tokens(3, 50)), 296), 0U);
+}
+
+// More than was promised, but not more than the slot had.
+TEST_F(SlotPointsTest, AWindowThatGoesFurtherBackIsNoSignOfMemory) {
+  options_ = {.slot_count = 1, .context_tokens = kContext, .goes_on_at_points = true, .window = 64};
+  const std::vector<TokenId> a = Tokens(1, 1000);
+  Turn(a, 0);
+  Turn(Joined({a.begin(), a.begin() + 800}, Tokens(2, 100)), 799);
+  EXPECT_FALSE(table().Erase(SlotErasure({.what = wire::TenantToEvict{"x"}, .answer_id = 1})).may_stay);
+}
+
+// ---- anything ----
+
+// llama.cpp's server with recurrent layers: server-context.cpp, pre_decode and create_checkpoint. llama_double.py does
+// the same, and is held to the real one.
+class RecurrentSlot {
+ public:
+  std::uint32_t GoOn(const std::vector<TokenId>& prompt) {
+    std::uint32_t past = 0;
+    while (past < std::min(held_.size(), prompt.size()) && held_[past] == prompt[past]) ++past;
+    if (past > 0 && (past < held_.size() || past == prompt.size())) {
+      const std::size_t most = past - (past == prompt.size() ? 1 : 0);
+      const auto usable = std::find_if(points_.rbegin(), points_.rend(), [&](auto p) { return p <= most; });
+      past = usable == points_.rend() ? 0 : *usable;
+    }
+    std::erase_if(points_, [past](std::uint32_t point) { return point > past + 1; });
+    return past;
+  }
+  void Compute(const std::vector<TokenId>& prompt, std::uint32_t past, const std::vector<TokenId>& output) {
+    const auto end = static_cast<std::uint32_t>(prompt.size());
+    for (std::uint32_t at = past; at < end;) {
+      const std::uint32_t begin = at;
+      at = std::min(end, begin + 2048);
+      for (const std::uint32_t before : {4U, 516U}) {
+        if (end >= before && begin < end - before) at = std::min(at, end - before);
+      }
+      if (begin == 0 || end >= at + 512) continue;
+      std::erase(points_, begin);
+      points_.push_back(begin);
+    }
+    held_ = Joined(prompt, output);
+    held_.pop_back();
+  }
+
+ private:
+  std::vector<TokenId> held_;
+  std::vector<std::uint32_t> points_;
+};
+
+// Sessions that grow, part and begin anew, more than there are slots.
+TEST_F(SlotPointsTest, PromisesBesideAServerWithRecurrentLayersAreKept) {
+  options_ = {.slot_count = 3, .context_tokens = kContext, .goes_on_at_points = true};
+  Rng rng(7);
+  std::vector<RecurrentSlot> slots(3);
+  TokenId last = 100;
+  const auto fresh = [&](std::size_t least, std::size_t most) {
+    return Tokens(++last, least + rng.Below(most - least));
+  };
+  const std::vector<TokenId> system = Tokens(99, 200);
+  std::vector<std::vector<TokenId>> sessions(5);
+  for (auto& session : sessions) session = Joined(system, fresh(100, 600));
+  std::uint32_t over = 0;
+  std::uint32_t hits = 0;
+  constexpr std::uint32_t kPrompts = 600;
+  for (std::uint32_t i = 0; i < kPrompts; ++i) {
+    auto& session = sessions[rng.Below(sessions.size())];
+    if (session.size() > 1500 || rng.Below(33) == 0) {
+      session = Joined(system, fresh(100, 600));
+    } else if (rng.Below(10) == 0) {
+      session.resize(session.size() - 1 - rng.Below(299));
+    }
+    session = Joined(std::move(session), fresh(10, 150));
+    const std::size_t promised = Promised(session);
+    const CallId call = Ask(session);
+    const auto grant = Next();
+    ASSERT_TRUE(grant);
+    RecurrentSlot& slot = slots[grant->slot];
+    const std::uint32_t found = slot.GoOn(session);
+    over += promised > found + 1 ? 1 : 0;
+    hits += found > 0 ? 1 : 0;
+    const std::vector<TokenId> output = fresh(8, 9);
+    Answer(call, found, output);
+    slot.Compute(session, found, output);
+    session = Joined(std::move(session), output);
+    clock_.Advance(milliseconds(rng.Below(1000)));
+  }
+  EXPECT_GT(hits, kPrompts / 2);
+  EXPECT_LE(over, kPrompts / 100);
+}
+
+}  // namespace
+}  // namespace roost::worker::adapters
