@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Every test in the release build, with all its seeds: also those that take minutes each (packages and images, clients from the
 # Python package index, command lines of agents, pods in network namespaces, scaling, the quickstart, each benchmark once,
-# 10,000 simulated clusters), and the races between threads of CUDA kernels. An hour on two cores.
+# 10,000 simulated clusters, planted faults), and the races between threads of CUDA kernels. More than an hour on two cores.
 #
 #   ./tests/nightly.sh               everything
 #   ./tests/nightly.sh -L nightly    arguments go to ctest: here what takes minutes alone

@@ -46,8 +46,8 @@ DeterminismSubject Subject(std::string name, std::uint32_t ranks, bool plan_ahea
           .make = make,
           .vocab_size = 256,
           .request_count = 6,
-          .max_prompt_tokens = 60,
-          .max_output_tokens = 6,
+          .max_prompt_tokens = 40,
+          .max_output_tokens = 20,
           .plan_ahead = plan_ahead,
           .tolerance = Tolerance(),
           .fewest_block_tokens = 16};
