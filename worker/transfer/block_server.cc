@@ -101,17 +101,25 @@ void BlockServer::DropForAnother() {
   }
 }
 
-bool BlockServer::BeginServing(Served& served) {
+std::optional<FetchRefusal> BlockServer::BeginServing(Served& served) {
   const std::lock_guard lock(mutex_);
-  Stage stage = Stage::kHandshake;
-  if (!served.stage.compare_exchange_strong(stage, Stage::kServed)) return false;
-  if (served.consumer.empty()) return true;
   std::size_t count = 0;
-  for (auto each = served_.rbegin(); each != served_.rend(); ++each) {
-    const bool is_of_it = each->stage == Stage::kServed && each->consumer == served.consumer;
-    if (is_of_it && &*each != &served && ++count >= MostServedOfOne(options_.most_readers)) each->connection.Shut();
+  Served* oldest_idle = nullptr;
+  for (Served& each : served_) {
+    if (served.consumer.empty() || each.stage != Stage::kServed || each.consumer != served.consumer) continue;
+    ++count;
+    if (oldest_idle == nullptr && each.is_idle) oldest_idle = &each;
   }
-  return true;
+  const bool is_full = count >= MostServedOfOne(options_.most_readers);
+  if (is_full && oldest_idle == nullptr) return FetchRefusal::kBusy;
+  Stage stage = Stage::kHandshake;
+  if (!served.stage.compare_exchange_strong(stage, Stage::kServed)) return FetchRefusal::kHandshake;
+  if (is_full) {
+    Stage idle = Stage::kServed;  // unless it is over by now
+    oldest_idle->stage.compare_exchange_strong(idle, Stage::kDropped);
+    oldest_idle->connection.ShutInput();
+  }
+  return std::nullopt;
 }
 
 void BlockServer::JoinEnded() {
@@ -131,7 +139,7 @@ void BlockServer::Serve(Served& served) {
   NameThisThread("blocks-out");
   if (ShakeHands(served).ok()) {
     Result<void> going;
-    while (going.ok()) going = ServeFetch(served);
+    while (going.ok() && served.stage == Stage::kServed) going = ServeFetch(served);
     --served_count_;
   }
   served.connection.Shut();
@@ -144,7 +152,7 @@ Result<void> BlockServer::ShakeHands(Served& served) {
   connection.LimitTo(kPeerHandshakeTime);
   if (options_.access == TransferAccess::kTicketsOnly) ROOST_RETURN_IF_ERROR(CheckTicket(served));
   ROOST_RETURN_IF_ERROR(AwaitHello(connection));
-  if (!BeginServing(served)) return Refuse(connection, FetchRefusal::kHandshake);
+  if (const std::optional<FetchRefusal> refusal = BeginServing(served)) return Refuse(connection, *refusal);
   if (++served_count_ > most_served()) {
     --served_count_;
     return Refuse(connection, FetchRefusal::kBusy);
@@ -204,11 +212,12 @@ Result<void> BlockServer::ServeFetch(Served& served) {
   ROOST_ASSIGN_OR_RETURN(const wire::PeerMessage message, connection.ReceiveMessage(head));
   const auto* const fetch = std::get_if<wire::PeerFetch>(&message);
   if (fetch == nullptr) return InvalidArgument("kind", "a fetch was awaited");
+  served.is_idle = false;
   ROOST_RETURN_IF_ERROR(CheckTicketTime(served));
   if (++reader_count_ > options_.most_readers) {
     --reader_count_;
     Count(FetchRefusal::kBusy);
-    return connection.Send(wire::PeerEnd{HoldOutcome::kBusy});
+    return EndFetch(served, HoldOutcome::kBusy);
   }
   std::uint64_t left = fetch->hashes.size();
   leaving_count_ += left;
@@ -216,7 +225,13 @@ Result<void> BlockServer::ServeFetch(Served& served) {
   leaving_count_ -= left;
   --reader_count_;
   ROOST_RETURN_IF_ERROR(outcome);
-  return connection.Send(wire::PeerEnd{*outcome});
+  return EndFetch(served, *outcome);
+}
+
+// Idle before its consumer knows: then a connection that its consumer believes idle is.
+Result<void> BlockServer::EndFetch(Served& served, HoldOutcome outcome) {
+  served.is_idle = true;
+  return served.connection.Send(wire::PeerEnd{outcome});
 }
 
 // A consumer says nothing while it is served; what comes is the end of its connection, or wrong.

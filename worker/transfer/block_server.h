@@ -5,8 +5,8 @@
 //
 // With TransferAccess::kTicketsOnly each connection is encrypted under a ticket, and ends when the ticket does, also in
 // mid fetch: before the next frame, or at once where a message or a frame is on its way. A consumer has
-// MostServedOfOne connections at a time, half of the places; with one more its oldest ends, so that no ticket takes
-// all.
+// MostServedOfOne connections at a time, half of the places, so that no ticket takes all. For one more its oldest ends
+// that has had a fetch and waits for the next; while all have a fetch, the newcomer is told that the source is busy.
 //
 // A fetch may follow blocks that the engine is computing: each is sent once its step has finished, and while none is
 // there the source says so each half second. It ends as missing when the fetch's own time is over.
@@ -115,6 +115,7 @@ class BlockServer {
     std::optional<BlockHash> sent;                   // guarded by mutex_; the block that is being sent
     std::uint64_t tenant = 0;                        // guarded by mutex_; of the fetch
     std::atomic<Stage> stage = Stage::kHandshake;
+    std::atomic<bool> is_idle = false;  // between two fetches
     std::thread thread;
   };
 
@@ -123,8 +124,8 @@ class BlockServer {
   void TakeIn(wire::Descriptor socket);
   // Where kMaxHandshakes are under way, the oldest of these ends.
   void DropForAnother();
-  // Its handshake is over. False when it has to make room.
-  [[nodiscard]] bool BeginServing(Served& served);
+  // Its handshake is over. Why it is not served: it has to make room, or its consumer has too many fetches.
+  [[nodiscard]] std::optional<wire::FetchRefusal> BeginServing(Served& served);
   void JoinEnded();
   void Serve(Served& served);
   [[nodiscard]] Result<void> ShakeHands(Served& served);
@@ -137,6 +138,7 @@ class BlockServer {
   [[nodiscard]] Result<void> Refuse(PeerConnection& connection, wire::FetchRefusal cause);
   void Count(wire::FetchRefusal cause) { ++refused_[static_cast<std::size_t>(cause)]; }
   [[nodiscard]] Result<void> ServeFetch(Served& served);
+  [[nodiscard]] static Result<void> EndFetch(Served& served, wire::HoldOutcome outcome);
   // Does the consumer still want it, and may it have it?
   [[nodiscard]] Result<void> CheckGoingOn(const Served& served);
   // Sends the block if it is readable. False: it is not.

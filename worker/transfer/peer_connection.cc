@@ -228,4 +228,6 @@ bool PeerConnection::HasInput() const {
 
 void PeerConnection::Shut() const { (void)::shutdown(socket_.get(), SHUT_RDWR); }
 
+void PeerConnection::ShutInput() const { (void)::shutdown(socket_.get(), SHUT_RD); }
+
 }  // namespace roost::worker

@@ -65,6 +65,8 @@ class PeerConnection {
   [[nodiscard]] bool HasInput() const;
 
   void Shut() const;
+  // Receiving ends once all that has come is taken; sending goes on.
+  void ShutInput() const;
   [[nodiscard]] int descriptor() const { return socket_.get(); }
 
  private:

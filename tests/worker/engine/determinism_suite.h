@@ -1,7 +1,8 @@
 // A request's output does not depend on what the engine does around it: the tokens, and the log probabilities that some
 // requests want, are the same bit for bit when it runs cold, warm, batched, chunked, in another order, with other
 // blocks, in a pool so small that requests are preempted, planned ahead or not. The suite works with any model: a test
-// program includes this file and instantiates it with a factory.
+// program includes this file and instantiates it with a factory. Where rounding depends on the batch, log probabilities
+// are the same up to a tolerance, and greedy tokens are until one is not clear.
 //
 //   INSTANTIATE_TEST_SUITE_P(FakeModel, DeterminismTest, testing::Values(DeterminismSubject{…}), SubjectName());
 #pragma once
@@ -9,9 +10,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <ostream>
 #include <string>
 #include <string_view>
@@ -40,6 +44,8 @@ struct DeterminismSubject {
   std::uint32_t max_output_tokens = 24;
   bool check_invariants = false;  // and poisons blocks
   bool plan_ahead = false;
+  std::optional<float> tolerance = std::nullopt;  // of log probabilities; none: bit for bit
+  std::uint32_t fewest_block_tokens = 4;
 };
 
 inline void PrintTo(const DeterminismSubject& subject, std::ostream* out) { *out << subject.name; }
@@ -61,6 +67,35 @@ class DeterminismTest : public testing::TestWithParam<DeterminismSubject> {
     return {outcome.tokens, outcome.logprobs, outcome.prompt_logprobs};
   }
   using Outputs = std::vector<Output>;
+
+  // With a tolerance, tokens that come after one that was not clear are not compared.
+  [[nodiscard]] testing::AssertionResult Agree(const Output& output, const Output& wanted) {
+    if (!GetParam().tolerance) return output == wanted ? testing::AssertionSuccess() : testing::AssertionFailure();
+    const float tolerance = *GetParam().tolerance;
+    wanted_count_ += wanted.tokens.size();
+    if (output.tokens.size() != wanted.tokens.size()) return testing::AssertionFailure() << "another length";
+    for (std::size_t i = 0; i < wanted.prompt_logprobs.size(); ++i) {
+      const float difference = std::abs(output.prompt_logprobs.at(i).logprob - wanted.prompt_logprobs[i].logprob);
+      if (difference > tolerance)
+        return testing::AssertionFailure() << difference << " at token " << i << " of the prompt";
+    }
+    for (std::size_t i = 0; i < wanted.tokens.size(); ++i, ++compared_count_) {
+      const std::vector<wire::TokenLogprob>& likeliest = wanted.logprobs[i].top;
+      const float lead = likeliest[0].logprob - likeliest[1].logprob;
+      const float difference = std::abs(output.logprobs[i].logprob - wanted.logprobs[i].logprob);
+      if (output.tokens[i] == wanted.tokens[i] && difference <= tolerance) continue;
+      if (output.tokens[i] != wanted.tokens[i] && lead <= tolerance) break;
+      return testing::AssertionFailure() << "token " << i << ", " << output.tokens[i] << " in place of "
+                                         << wanted.tokens[i] << " with a lead of " << lead << ", differs by "
+                                         << difference << ", tolerance " << tolerance;
+    }
+    return testing::AssertionSuccess();
+  }
+  void TearDown() override {
+    if (GetParam().tolerance) {
+      EXPECT_GT(compared_count_, wanted_count_ * 9 / 10) << "of " << wanted_count_ << " tokens";
+    }
+  }
 
   void SetUp() override {
     MakeRequests();
@@ -121,16 +156,18 @@ class DeterminismTest : public testing::TestWithParam<DeterminismSubject> {
                                     << " running, " << shape.block_count << " blocks of " << shape.block_tokens);
     RunResult result = Run(options, shape, requests_);
     for (std::size_t i = 0; i < requests_.size(); ++i)
-      EXPECT_TRUE(result.outputs[i] == reference_[i]) << "request " << i;
+      EXPECT_TRUE(Agree(result.outputs[i], reference_[i])) << "request " << i;
     return result.totals;
   }
 
   std::vector<wire::Generate> requests_;
   Outputs reference_;
+  std::size_t wanted_count_ = 0;
+  std::size_t compared_count_ = 0;
 
  private:
   // Prompts branch off each other, and a few are equal. Two thirds are greedy, the others draw. Some of each have
-  // penalties.
+  // penalties. With a tolerance all are greedy without any.
   void MakeRequests() {
     const DeterminismSubject& subject = GetParam();
     Rng rng(2026);
@@ -150,6 +187,10 @@ class DeterminismTest : public testing::TestWithParam<DeterminismSubject> {
       if (i % 4 == 1) Penalize(request.sampling, subject.vocab_size, rng);
       if (i % 5 == 1) request.output_logprobs = static_cast<std::uint32_t>(i % 4);
       if (i % 7 == 2) request.prompt_logprobs = static_cast<std::uint32_t>(i % 3);
+      if (subject.tolerance) {
+        request.sampling = GreedyRequest(i, {}, 1).sampling;
+        request.output_logprobs = 2;
+      }
       requests_.push_back(std::move(request));
     }
   }
@@ -179,7 +220,7 @@ TEST_P(DeterminismTest, OutputIsTheSameWarm) {
     }
     harness.Run();
     for (std::size_t i = 0; i < requests_.size(); ++i) {
-      EXPECT_TRUE(OutputOf(harness.outcome(i + round)) == reference_[i]) << "request " << i;
+      EXPECT_TRUE(Agree(OutputOf(harness.outcome(i + round)), reference_[i])) << "request " << i;
       if (round == 0) continue;
       const std::size_t cached = requests_[i].prompt_logprobs ? 0 : requests_[i].prompt.size() - 1;
       EXPECT_EQ(harness.outcome(i + round).cached_token_count, cached);
@@ -217,7 +258,9 @@ TEST_P(DeterminismTest, EachChoiceIsWhatARequestOfItsOwnWouldGet) {
       wire::Generate alone = requests_[i];
       alone.request_id = RequestId(1000 * (i + 1) + 100 + choice);
       alone.sampling.seed += choice;
-      EXPECT_EQ(harness.choice(1000 * (i + 1), choice).tokens, harness.Serve(alone).tokens) << i << ", " << choice;
+      const auto own = harness.Serve(alone);
+      const auto& chosen = harness.choice(1000 * (i + 1), choice);
+      EXPECT_TRUE(Agree({chosen.tokens, chosen.logprobs, {}}, {own.tokens, own.logprobs, {}})) << i << ", " << choice;
     }
   }
 }
@@ -234,7 +277,7 @@ TEST_P(DeterminismTest, OutputIsTheSameInAnyOrderOfArrival) {
   Rng rng(1);
   for (std::size_t i = requests_.size(); i > 1; --i) std::swap(requests_[i - 1], requests_[rng.Below(i)]);
   const RunResult result = Run(Wide(), {16, AmpleBlocks(16)}, requests_);
-  EXPECT_TRUE(result.outputs == reference_);
+  for (std::size_t i = 0; i < requests_.size(); ++i) EXPECT_TRUE(Agree(result.outputs[i], reference_[i])) << i;
 }
 
 TEST_P(DeterminismTest, OutputIsTheSameAfterPreemptionDownToTheSmallestPool) {
@@ -329,7 +372,7 @@ TEST_P(DeterminismTest, OutputIsTheSameWithBlocksThatArriveAtRandom) {
     for (const wire::Generate& request : requests_) fetching.Submit(request);
     fetching.Run();
     for (const auto& [key, outcome] : fetching.harness().outcomes()) {
-      EXPECT_TRUE(OutputOf(outcome) == reference_[key.request.value()]) << "request " << key.request.value();
+      EXPECT_TRUE(Agree(OutputOf(outcome), reference_[key.request.value()])) << "request " << key.request.value();
     }
     EXPECT_EQ(fetching.harness().outcomes().size(), requests_.size());
     EXPECT_GT(fetching.arrived_block_count(), 0U) << "nothing has travelled";
@@ -338,6 +381,7 @@ TEST_P(DeterminismTest, OutputIsTheSameWithBlocksThatArriveAtRandom) {
 
 TEST_P(DeterminismTest, OutputIsTheSameWithBlocksOfAnySize) {
   for (const std::uint32_t block_tokens : {4U, 64U, 256U}) {
+    if (block_tokens < GetParam().fewest_block_tokens) continue;
     ExpectSame(Wide(), {block_tokens, FewestBlocks(block_tokens) * 4});
   }
 }

@@ -311,6 +311,20 @@ TEST_F(TravellingBlocksTest, OnlyFinishedBlocksAreReadable) {
   EXPECT_EQ(from_->readable.size(), 6U);
 }
 
+// Until then the step may still read them.
+TEST_F(TravellingBlocksTest, FramesAreFreeOnceTheStepThatWritesTheirBlocksHasFinished) {
+  Make({.plan_ahead = true});
+  const std::vector<TokenId> prompt = Text(3 * kBlockTokens, 1);
+  Serve(*from_, prompt);
+  EXPECT_FALSE(Order(*to_, HoldOf(prompt)).has_value());
+  to_->source.TellAll();
+  (void)to_->harness.Step();
+  EXPECT_EQ(to_->harness.resident().size(), 3U);
+  EXPECT_EQ(to_->source.used_frames(), 3U);
+  (void)to_->harness.Step();
+  EXPECT_EQ(to_->source.used_frames(), 0U);
+}
+
 // ---- a source that computes wrong ----
 
 TEST_F(TravellingBlocksTest, AWrongHitDiscardsAllThatCameFromItsSource) {

@@ -167,6 +167,12 @@ class EncryptedPeersTest : public TransferTest {
     EXPECT_TRUE(std::holds_alternative<wire::PeerWelcome>(connection.ReceiveMessage(head).value()));
     return connection;
   }
+  // A fetch of a block that is not there.
+  static void FetchNothing(PeerConnection& connection) {
+    EXPECT_TRUE(connection.Send(wire::PeerFetch{.hashes = {BlockHash{1, 2}}}).ok());
+    const PartHead head = connection.ReceiveHead(kTestSizes.frame_bytes(), kPatience).value();
+    EXPECT_TRUE(std::holds_alternative<wire::PeerEnd>(connection.ReceiveMessage(head).value()));
+  }
   // All that comes until the end of the connection.
   static std::size_t CountUntilEnd(PeerConnection& connection) {
     std::array<std::byte, 1> byte{};
@@ -334,12 +340,46 @@ TEST_F(EncryptedPeersTest, OneTicketDoesNotTakeAllPlaces) {
   std::list<PeerConnection> open;
   for (std::size_t i = 0; i < 12; ++i) {
     open.push_back(Admitted("b"));
+    FetchNothing(open.back());
     if (open.size() <= MostServedOfOne(kDefaultReaders)) continue;
     EXPECT_EQ(CountUntilEnd(open.front()), 0U) << "the oldest makes room";
     open.pop_front();
     for (const PeerConnection& goes_on : open) EXPECT_FALSE(goes_on.HasInput());
   }
   EXPECT_FALSE(other.HasInput());
+}
+
+// One that has had no fetch yet is about to have one.
+TEST_F(EncryptedPeersTest, ConnectionsWithoutAFirstFetchAreKeptAndTheNextIsToldBusy) {
+  std::list<PeerConnection> open;
+  for (std::size_t i = 0; i < MostServedOfOne(kDefaultReaders); ++i) open.push_back(Admitted("b"));
+  EXPECT_EQ(Fetch(Ticket()), HoldOutcome::kBusy);
+  ExpectRefused(wire::FetchRefusal::kBusy, 1);
+  for (PeerConnection& each : open) FetchNothing(each);
+}
+
+TEST_F(EncryptedPeersTest, AFollowedFetchMoreThanOneConsumersPlacesIsBusyAndBreaksNoOther) {
+  const auto follow_next = [&] {
+    FrameChain chain = chain_.chain;
+    chain.hashes.resize(41 + ++last_id_);  // more than those before it, so that it joins none
+    peers_->Ask({.id = HoldId(last_id_),
+                 .chain = std::move(chain),
+                 .peer = {"a", server_->address()},
+                 .ticket = Ticket(),
+                 .follow = minutes(1)});
+  };
+  constexpr std::size_t kPlaces = MostServedOfOne(kDefaultReaders);
+  static_assert(kPlaces < kMaxFollowed);
+  for (std::size_t i = 0; i < kPlaces; ++i) {
+    follow_next();
+    arrived_.AwaitFrames(last_id_, 40);
+  }
+  follow_next();
+  EXPECT_EQ(arrived_.EndOf(last_id_), HoldOutcome::kBusy);
+  ExpectRefused(wire::FetchRefusal::kBusy, 1);
+  for (std::uint32_t i = 40; i < 50; ++i) from_.Put(chain_, i, i);
+  for (std::uint64_t id = 1; id <= kPlaces; ++id) EXPECT_EQ(arrived_.EndOf(id), HoldOutcome::kComplete) << id;
+  EXPECT_EQ(Fetch(Ticket()), HoldOutcome::kComplete) << "on a connection whose fetch has ended";
 }
 
 TEST_F(EncryptedPeersTest, AConsumerDialsAgainLongBeforeThat) {
