@@ -81,7 +81,7 @@ struct AdapterOptions {
   std::shared_ptr<const Tokenizer> tokenizer = nullptr;  // of the model; null: not known
   // By the model's configuration; until the events show otherwise. See EventFeed::has_checkpoints.
   bool expects_groups = false;
-  std::uint32_t window = 0;  // of its layers that have one; 0: none, or not known
+  std::uint32_t window = 0;    // of its layers that have one; 0: none, or not known
   bool has_connector = false;  // the engine exchanges KV blocks with others; see wire::Generate, kvTransfer
   // Stands for all that makes what the engine computes; see SavedSlot. Null: nothing is saved.
   std::function<BlockHash(const EngineFacts&)> slot_origin = nullptr;

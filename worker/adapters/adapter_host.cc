@@ -499,8 +499,7 @@ Duration LoadInterval(Duration of_one, const EngineFacts& facts) {
 // Connects to the facts' rank.
 Result<ConnectedEngine> ConnectRank(const EngineProtocol& protocol, const EngineAddress& address, EngineFacts facts,
                                     AdapterOptions options, const AdapterRoot& root, const Clock& clock) {
-  ConnectedEngine engine{
-      .protocol = &protocol, .facts = std::move(facts), .options = std::move(options), .calls = nullptr};
+  ConnectedEngine engine{.protocol = &protocol, .facts = std::move(facts), .options = std::move(options)};
   engine.options.times.load_interval = LoadInterval(engine.options.times.load_interval, engine.facts);
   engine.options.salt_of = [root](const wire::Generate& generate) {
     return SaltOf(generate.root, generate.own, root(generate.adapter));

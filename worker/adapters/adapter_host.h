@@ -82,7 +82,7 @@ class AdapterHost final : public EngineHost {
     const EngineProtocol& protocol;
     EngineFacts facts;  // of AskForFacts
     AdapterOptions options;
-    std::unique_ptr<HttpCalls> calls;
+    std::unique_ptr<HttpCalls> calls = nullptr;
     std::unique_ptr<BlockSource> blocks = nullptr;                     // null: the worker sends no cache events
     std::shared_ptr<RankAlarm> alarm = std::make_shared<RankAlarm>();  // of the engine's ranks; not null
   };
@@ -171,7 +171,7 @@ struct ConnectedEngine {
   const EngineProtocol* protocol = nullptr;
   EngineFacts facts;
   AdapterOptions options;
-  std::unique_ptr<HttpCalls> calls;
+  std::unique_ptr<HttpCalls> calls = nullptr;
   std::unique_ptr<EventFeed> feed = nullptr;   // null: without events
   std::unique_ptr<SlotTable> slots = nullptr;  // of an engine whose slots are chosen here
   std::string cache_absence = {};              // why; see wire::Hello

@@ -186,7 +186,7 @@ class SlotTable final : public BlockSource {
     std::optional<Instant> save_due = {};  // none: what it holds was looked at, or is not known
     bool to_erase = false;                 // by the server, once no request of ours is there
   };
-  // Of a request, as far as it matters to where it goes.
+  // The part of a request that decides where it goes.
   struct Prompt {
     BlockHash root;
     std::span<const BlockHash> hashes = {};

@@ -98,7 +98,7 @@ class SlotTableTest : public ::testing::Test {
   }
   // As routers were told.
   [[nodiscard]] bool IsResumable(BlockHash block) const { return resumable_.contains(block); }
-  // What a router promises the prompt.
+  // The promise of a router for the prompt.
   std::size_t Promised(const std::vector<TokenId>& prompt) {
     std::size_t blocks = std::min(Told(prompt), (prompt.size() - 1) / kGrainTokens);
     const std::vector<BlockHash> hashes = HashBlocks(kRoot, prompt, kGrainTokens);
