@@ -69,6 +69,18 @@ TEST_F(SlotPointsTest, ACheckpointLiesWhereThePromptWentOn) {
   EXPECT_EQ(Promised(Joined({longer.begin(), longer.begin() + 400}, Tokens(3, 400))), 288U) << "behind 301 tokens";
 }
 
+TEST_F(SlotPointsTest, AFullListOfCheckpointsKeepsTheFirstAndTheLast) {
+  options_ = {.slot_count = 1, .context_tokens = kContext, .goes_on_at_points = true};
+  std::vector<TokenId> session = Tokens(1, 100);
+  for (TokenId turn = 0; turn < 17; ++turn) {
+    if (turn == 16) EXPECT_EQ(table().Resumable().size(), 16U) << "31 checkpoints, of which some share a block";
+    Turn(session, turn == 0 ? 0U : static_cast<std::uint32_t>(session.size() - 40));
+    session = Joined(Joined(std::move(session), {7}), Tokens(turn + 2, 39));
+    Follow();
+  }
+  EXPECT_EQ(table().Resumable().size(), 3U);  // at 96 tokens, and the beginning and the end of the last turn
+}
+
 // A window needs tokens of before the prompt's new ones: the server drops what it has behind the last checkpoint.
 TEST_F(SlotPointsTest, WithinAWindowOnlyCheckpointsAreGoneOnWith) {
   options_ = {.slot_count = 1, .context_tokens = kContext, .goes_on_at_points = true, .window = 512};
