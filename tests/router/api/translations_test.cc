@@ -563,10 +563,10 @@ TEST_F(TranslationsTest, TheDocumentDescribesThePromptCachesFields) {
   };
   for (const char* schema : {"ChatCompletionRequest", "CompletionRequest", "ResponsesRequest", "MessagesRequest"}) {
     for (const char* field :
-         {"session_id", "prompt_cache_key", "prompt_cache_retention", "cache_control/properties/ttl",
-          "diagnostics/properties/previous_message_id", "prompt_cache_options/properties/mode",
-          "prompt_cache_options/properties/ttl", "prompt_cache_options/properties/prewarm",
-          "prompt_cache_options/properties/comparison_response_id"}) {
+         {"session_id", "prompt_cache_key", "prompt_cache_retention", "cache_control/anyOf/0/properties/ttl",
+          "diagnostics/anyOf/0/properties/previous_message_id", "prompt_cache_options/anyOf/0/properties/mode",
+          "prompt_cache_options/anyOf/0/properties/ttl", "prompt_cache_options/anyOf/0/properties/prewarm",
+          "prompt_cache_options/anyOf/0/properties/comparison_response_id"}) {
       EXPECT_TRUE(has(schema, field)) << schema << ' ' << field;
     }
   }
