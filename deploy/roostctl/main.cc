@@ -14,7 +14,7 @@
 #include "deploy/roostctl/command.h"
 #include "deploy/roostctl/doctor/doctor.h"
 #include "deploy/roostctl/explain.h"
-#include "deploy/roostctl/file_commands.h"
+#include "deploy/roostctl/files/file_commands.h"
 #include "deploy/roostctl/generate/generate.h"
 #include "deploy/roostctl/key.h"
 #include "deploy/roostctl/model_memory.h"

@@ -92,8 +92,9 @@ class Fleets:
     server = Server
     engine = "openai"
 
-    def fleet(self, *flags, servers=2, router_flags=(), worker_flags=()):
-        self.servers = [self.server(*flags) for _ in range(servers)]
+    def fleet(self, *flags, servers=2, router_flags=(), worker_flags=(), own_flags=()):
+        """`own_flags`: further ones of each server."""
+        self.servers = [self.server(*flags, *own) for own in own_flags or servers * [()]]
         for server in self.servers:
             self.addCleanup(server.kill)
         cluster = Cluster()

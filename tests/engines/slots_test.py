@@ -172,6 +172,18 @@ class SlotsTest(SlotSuite, unittest.TestCase):
                 chat.turn()
         self.assertGreater(min(chat.shares[-1] for chat in chats), 0.7)
 
+    def test_what_no_box_holds_goes_to_the_faster_one(self):
+        router = self.fleet("--slots", "2", "--context", "8192", own_flags=(("--prefill-us", "100"), ("--prefill-us", "4000")))
+        draw = random.Random(5)
+
+        def ask(count):
+            prompts = [[draw.randrange(VOCABULARY) for _ in range(200)] for _ in range(count)]
+            return [router.completion(prompt, max_tokens=1, temperature=0).headers["x-roost-worker"] for prompt in prompts]
+
+        wait_until(lambda: set(ask(1)) == {"box-1"}, "that the slow one was tried")
+        ask(6)  # the paces of both are learned
+        self.assertEqual(ask(8), 8 * ["box-0"])
+
     def test_chats_are_rendered_as_by_the_server(self):
         """`--chat-template-file` replaces the template of the model's own files."""
         router = self.fleet("--chat-template", "{% for m in messages %}[{{ m.role }}] {{ m.content }}{% endfor %}", servers=1)

@@ -249,12 +249,16 @@ std::string DescribeLoad(const SimulateOptions& options, const SimulationOptions
       simulation.limits.itl_seconds / kMillisecond);
 }
 
-Result<std::vector<Outcome>> RunAll(const std::vector<std::string>& policies, const simulate::TraceText& text,
-                                    const SimulationOptions& simulation, const SimulateOptions& options,
-                                    std::ostream& out, std::ostream& err) {
-  ProgressBar bar(err, text.trace().requests.size());
+Result<std::vector<Outcome>> RunAll(const SimulateOptions& options, std::ostream& out, std::ostream& err) {
+  ROOST_ASSIGN_OR_RETURN(const std::vector<std::string> policies, PoliciesOf(options));
+  ROOST_RETURN_IF_ERROR(CheckLoad(options));
+  ROOST_ASSIGN_OR_RETURN(SimulationOptions simulation, SimulationOf(options));
+  ROOST_ASSIGN_OR_RETURN(const workload::Trace trace, LoadFor(options, simulation));
+  const simulate::TraceText text(trace);
+  PlanRestart(trace, options.restart_at, simulation);
+  ProgressBar bar(err, trace.requests.size());
   std::vector<Outcome> outcomes;
-  if (!options.json) out << DescribeLoad(options, simulation, text.trace()) << simulate::TableHead();
+  if (!options.json) out << DescribeLoad(options, simulation, trace) << simulate::TableHead();
   for (const std::string& policy : policies) {
     simulate::Progress progress;
     if (options.show_progress) progress = [&](std::size_t ended_count) { bar.Show(policy, ended_count); };
@@ -280,17 +284,7 @@ const std::vector<std::string>& SimulatedPolicies() {
 }
 
 int RunSimulate(const SimulateOptions& options, std::ostream& out, std::ostream& err) {
-  const Result<std::vector<std::string>> policies = PoliciesOf(options);
-  if (!policies.ok()) return Fail(policies.error(), err);
-  const Result<void> load_is_valid = CheckLoad(options);
-  if (!load_is_valid.ok()) return Fail(load_is_valid.error(), err);
-  Result<SimulationOptions> simulation = SimulationOf(options);
-  if (!simulation.ok()) return Fail(simulation.error(), err);
-  const Result<workload::Trace> trace = LoadFor(options, *simulation);
-  if (!trace.ok()) return Fail(trace.error(), err);
-  const simulate::TraceText text(*trace);
-  PlanRestart(*trace, options.restart_at, *simulation);
-  const Result<std::vector<Outcome>> outcomes = RunAll(*policies, text, *simulation, options, out, err);
+  const Result<std::vector<Outcome>> outcomes = RunAll(options, out, err);
   if (!outcomes.ok()) return Fail(outcomes.error(), err);
   if (options.plot.empty()) return EX_OK;
   std::ofstream plot(options.plot);
@@ -298,6 +292,11 @@ int RunSimulate(const SimulateOptions& options, std::ostream& out, std::ostream&
   if (plot.good()) return EX_OK;
   fmt::print(err, "roostctl simulate: plot: {} can not be written\n", options.plot);
   return EX_CANTCREAT;
+}
+
+Result<std::vector<Outcome>> SimulateQuietly(const SimulateOptions& options) {
+  std::ostream nothing(nullptr);
+  return RunAll(options, nothing, nothing);
 }
 
 }  // namespace roost::roostctl

@@ -77,6 +77,10 @@ struct SimulateOptions {
 // written.
 [[nodiscard]] int RunSimulate(const SimulateOptions& options, std::ostream& out, std::ostream& err);
 
+// The same without a word, for other commands: an outcome for each policy, in their order. Plots and progress are left
+// out.
+[[nodiscard]] Result<std::vector<simulate::Outcome>> SimulateQuietly(const SimulateOptions& options);
+
 extern const Command kSimulateCommand;
 
 }  // namespace roost::roostctl

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "common/base/rng.h"
-#include "deploy/roostctl/file_commands.h"
+#include "deploy/roostctl/files/file_commands.h"
 
 namespace roost::router {
 namespace {

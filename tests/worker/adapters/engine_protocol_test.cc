@@ -133,7 +133,8 @@ TEST(VllmEngineProtocolTest, ASessionIsNamedWhereTheEngineTakesOne) {
               HasSubstr(R"("session_id":"0000000000000abc")"));
   generate.session_hash = 0;
   EXPECT_THAT(Sent(VllmProtocol(), generate, {}, false, takes).call.body, Not(HasSubstr("session_id")));
-  for (const auto& [version, expected] : {std::pair{"0.29.1", false}, {"0.30.0", true}, {"0.32.0+cpu", true}}) {
+  for (const auto& [version, expected] :
+       {std::pair{"0.29.1", false}, {"0.30.0", true}, {"0.32.0+cpu", true}, {"1.0.0", true}, {"nightly", false}}) {
     EngineFacts facts;
     ASSERT_TRUE(VllmProtocol().ReadFacts("/version", fmt::format(R"({{"version":"{}"}})", version), facts).ok());
     EXPECT_EQ(facts.takes_sessions, expected) << version;

@@ -86,20 +86,22 @@ Result<void> ReadMetrics(std::string_view body, EngineFacts& facts) {
   return {};
 }
 
-// 32 of "0.32.0+cpu".
-std::optional<std::uint32_t> MinorOf(std::string_view version) {
-  constexpr std::string_view kMajor = "0.";
-  if (!version.starts_with(kMajor)) return std::nullopt;
-  version.remove_prefix(kMajor.size());
-  return NumberIn(version.substr(0, version.find('.')));
+// 32 of "0.32.0+cpu"; 1.0 comes after every 0.x. 0: it can not be read.
+std::uint32_t MinorOf(std::string_view version) {
+  const std::size_t major_end = version.find('.');
+  const std::optional<std::uint32_t> major = NumberIn(version.substr(0, major_end));
+  if (!major || major_end == std::string_view::npos) return 0;
+  if (*major > 0) return std::numeric_limits<std::uint32_t>::max();
+  version.remove_prefix(major_end + 1);
+  return NumberIn(version.substr(0, version.find('.'))).value_or(0);
 }
 
 Result<void> ReadVersion(std::string_view body, EngineFacts& facts) {
   simdjson::dom::parser parser;
   ROOST_ASSIGN_OR_RETURN(const json::Element document, ParseAnswer(parser, body));
   facts.version = json::At<std::string_view>(document, "version").value_or("unknown");
-  facts.tells_found_runs = MinorOf(facts.version).value_or(0) >= kTellsFoundRuns;
-  facts.takes_sessions = MinorOf(facts.version).value_or(0) >= kTakesSessions;
+  facts.tells_found_runs = MinorOf(facts.version) >= kTellsFoundRuns;
+  facts.takes_sessions = MinorOf(facts.version) >= kTakesSessions;
   return {};
 }
 

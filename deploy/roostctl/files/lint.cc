@@ -1,4 +1,4 @@
-#include "deploy/roostctl/file_commands.h"
+#include "deploy/roostctl/files/file_commands.h"
 
 #include <fmt/format.h>
 

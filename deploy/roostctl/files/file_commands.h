@@ -23,6 +23,21 @@ struct SavingsOptions {
   std::string since;                 // such as 24h; empty: all there is
   double price_per_worker_hour = 0;  // 0: none is printed
   bool json = false;
+  // A recording of the same traffic (roost-router --record), to simulate round robin with caches of its own; empty: not
+  // done.
+  std::string recording;
+  std::uint32_t worker_count = 0;
+  std::uint64_t cache_tokens = 0;  // of each worker
+};
+
+// Shares of a recording's prompt tokens that simulated workers find in their caches. The shadow round robin of a ledger
+// sees the caches as the router has filled them; this one has filled its own.
+struct OwnCaches {
+  double routed_hit_ratio = 0;
+  double round_robin_hit_ratio = 0;
+
+  // The share of what the cache saved that round robin would not have saved.
+  [[nodiscard]] double beyond_share() const;
 };
 
 // By tenant, key and model.
@@ -40,6 +55,9 @@ struct LedgerSum {
 
 // The seconds of "90m", "24h" or "30d". kInvalidArgument names `since`.
 [[nodiscard]] Result<std::int64_t> SecondsOf(const std::string& since);
+
+// Errors name the option or the recording.
+[[nodiscard]] Result<OwnCaches> SimulateOwnCaches(const SavingsOptions& options);
 
 [[nodiscard]] std::string FormatSavings(const LedgerTotals& totals, double price_per_worker_hour);
 

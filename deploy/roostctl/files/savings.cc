@@ -1,4 +1,4 @@
-#include "deploy/roostctl/file_commands.h"
+#include "deploy/roostctl/files/file_commands.h"
 
 #include <fmt/format.h>
 
@@ -9,6 +9,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <ostream>
 #include <system_error>
 #include <utility>
@@ -16,6 +17,7 @@
 #include "common/base/json_writer.h"
 #include "common/json/json_read.h"
 #include "deploy/roostctl/block_tree.h"
+#include "deploy/roostctl/simulate/simulate.h"
 
 namespace roost::roostctl {
 namespace {
@@ -72,7 +74,26 @@ std::string TableLine(const std::string& tenant, const std::string& key, const s
   return line + '\n';
 }
 
-std::string JsonOf(const LedgerTotals& totals) {
+LedgerCounts SumOf(const LedgerTotals& totals) {
+  LedgerCounts all;
+  for (const auto& [name, counts] : totals) all += counts;
+  return all;
+}
+
+std::string OwnCachesLine(const SavingsOptions& options, const OwnCaches& own, const LedgerCounts& all) {
+  const double beyond = all.saved_seconds * own.beyond_share();
+  std::string line = fmt::format(
+      "round robin with caches of its own: {:.1f}% cached where this routing has {:.1f}%; {:.1f} of the {:.1f} s saved "
+      "are beyond it",
+      100 * own.round_robin_hit_ratio, 100 * own.routed_hit_ratio, beyond, all.saved_seconds);
+  if (options.price_per_worker_hour > 0) {
+    line += fmt::format(" ({:.2f})", beyond * options.price_per_worker_hour / kHourSeconds);
+  }
+  return line + fmt::format("\n  (simulated from {}: {} workers of {} tokens)\n", options.recording,
+                            options.worker_count, options.cache_tokens);
+}
+
+std::string JsonOf(const LedgerTotals& totals, const std::optional<OwnCaches>& own) {
   JsonWriter json;
   json.BeginObject().Key("rows").BeginArray();
   for (const auto& [name, counts] : totals) {
@@ -86,7 +107,13 @@ std::string JsonOf(const LedgerTotals& totals) {
     json.Key("saved_seconds").Number(counts.saved_seconds);
     json.Key("beyond_round_robin_seconds").Number(Beyond(counts)).EndObject();
   }
-  return json.EndArray().EndObject().Take() + '\n';
+  json.EndArray();
+  if (own) {
+    json.Key("own_caches").BeginObject().Key("hit_ratio").Number(own->routed_hit_ratio);
+    json.Key("round_robin_hit_ratio").Number(own->round_robin_hit_ratio);
+    json.Key("beyond_round_robin_seconds").Number(SumOf(totals).saved_seconds * own->beyond_share()).EndObject();
+  }
+  return json.EndObject().Take() + '\n';
 }
 
 int RunSavingsCommand(Arguments arguments, const Console& console) {
@@ -100,7 +127,12 @@ int RunSavingsCommand(Arguments arguments, const Console& console) {
       .Add("since", options.since, "Only hours that end within this time, such as 90m, 24h or 30d; empty: all")
       .Add("price-per-worker-hour", options.price_per_worker_hour, "Price of one worker's hour, to print savings in it",
            {0, 1e9})
-      .AddSwitch("json", options.json, "Print JSON");
+      .AddSwitch("json", options.json, "Print JSON")
+      .Add("recording", options.recording,
+           "Recording of the same traffic (roost-router --record): says what round robin with caches of its own would "
+           "have found, by simulation; needs --workers and --cache-tokens")
+      .Add("workers", options.worker_count, "Workers, for --recording", {0, 1024})
+      .Add("cache-tokens", options.cache_tokens, "Tokens that each of them keeps, for --recording", {0, 1e9});
   if (const auto code = Ended(parser, arguments, console)) return *code;
   const auto now = std::chrono::system_clock::now().time_since_epoch();
   return RunSavings(options, std::chrono::duration_cast<std::chrono::seconds>(now).count(), console.out, console.err);
@@ -148,13 +180,33 @@ std::string FormatSavings(const LedgerTotals& totals, double price) {
       fmt::format("{:<16} {:<20} {:<20} {:>9} {:>14} {:>8} {:>8} {:>14} {:>13} {:>12} {:>12}", "tenant", "key", "model",
                   "requests", "prompt tokens", "cached", "best", "written", "output tokens", "saved s", "beyond RR s");
   table += price > 0 ? fmt::format(" {:>12} {:>12}\n", "saved", "beyond RR") : "\n";
-  LedgerCounts all;
   for (const auto& [name, counts] : totals) {
     const auto& [tenant, key, model] = name;
     table += TableLine(Printable(tenant), Printable(key), Printable(model), counts, price);
-    all += counts;
   }
-  return table + TableLine("all", "", "", all, price);
+  return table + TableLine("all", "", "", SumOf(totals), price);
+}
+
+double OwnCaches::beyond_share() const {
+  return routed_hit_ratio > 0 ? std::max(0.0, 1 - round_robin_hit_ratio / routed_hit_ratio) : 0;
+}
+
+Result<OwnCaches> SimulateOwnCaches(const SavingsOptions& options) {
+  if (options.worker_count == 0) return InvalidArgument("workers", "--recording needs the number of workers");
+  constexpr std::uint64_t kFewestTokens = 1024;
+  if (options.cache_tokens < kFewestTokens) {
+    return InvalidArgument("cache-tokens", "--recording needs the tokens that each worker keeps, {} or more",
+                           kFewestTokens);
+  }
+  SimulateOptions simulation;
+  simulation.trace = options.recording;
+  simulation.format = "roost";
+  simulation.utilisation = 0;  // the recorded times
+  simulation.policies = {"cache-aware", "round-robin"};
+  simulation.worker_count = options.worker_count;
+  simulation.cache_tokens = options.cache_tokens;
+  ROOST_ASSIGN_OR_RETURN(const std::vector<simulate::Outcome> outcomes, SimulateQuietly(simulation));
+  return OwnCaches{.routed_hit_ratio = outcomes[0].hit_ratio, .round_robin_hit_ratio = outcomes[1].hit_ratio};
 }
 
 int RunSavings(const SavingsOptions& options, std::int64_t unix_seconds, std::ostream& out, std::ostream& err) {
@@ -171,6 +223,12 @@ int RunSavings(const SavingsOptions& options, std::int64_t unix_seconds, std::os
   }
   const Result<LedgerSum> sum = AddUpLedgers(options.folders, first_hour);
   if (!sum.ok()) return fail(sum.error(), 1);
+  std::optional<OwnCaches> own;
+  if (!options.recording.empty()) {
+    Result<OwnCaches> simulated = SimulateOwnCaches(options);
+    if (!simulated.ok()) return fail(simulated.error(), kExitUsage);
+    own = *simulated;
+  }
   constexpr std::size_t kNamed = 10;
   for (std::size_t i = 0; i < std::min(sum->damaged.size(), kNamed); ++i) {
     err << "roostctl savings: " << sum->damaged[i] << " is no row of a ledger\n";
@@ -179,7 +237,12 @@ int RunSavings(const SavingsOptions& options, std::int64_t unix_seconds, std::os
     err << fmt::format("roostctl savings: and {} lines more\n", sum->damaged.size() - kNamed);
   }
   if (sum->file_count == 0) err << "roostctl savings: there is no ledger\n";
-  out << (options.json ? JsonOf(sum->totals) : FormatSavings(sum->totals, options.price_per_worker_hour));
+  if (options.json) {
+    out << JsonOf(sum->totals, own);
+  } else {
+    out << FormatSavings(sum->totals, options.price_per_worker_hour);
+    if (own) out << OwnCachesLine(options, *own, SumOf(sum->totals));
+  }
   return sum->damaged.empty() ? 0 : 1;
 }
 

@@ -1,0 +1,131 @@
+"""What Roost adds to chats before a real server of llama.cpp, and what slots on disk cost those that run meanwhile. Started by
+llama_cpp.sh --cost CHATS.
+
+Of chats in turns, direct and through router and worker: the first token, the time between tokens, and the processor time of both
+daemons. Of one long answer, while other chats are saved to disk and restored in turns, and while they only run: the time between
+its tokens.
+"""
+
+import contextlib
+import http.client
+import itertools
+import json
+import random
+import statistics
+import sys
+import tempfile
+import threading
+import time
+import urllib.parse
+
+from adapter_cost import cpu_seconds
+from llama_cpp_test import LlamaServer
+from openai_test import Cluster, wait_until
+from slot_sessions import words
+
+LONG_TOKENS = 400
+SLOTS = ("--slots", "3", "--context", "12288", "--cache-ram", "0")
+
+
+def stream(port, text, tokens):
+    """Times at which its tokens came, from the request on; and the tokens of its prompt that were found."""
+    body = {"model": "demo-model", "messages": [{"role": "user", "content": text}], "max_tokens": tokens, "temperature": 0,
+            "ignore_eos": True, "stream": True, "stream_options": {"include_usage": True}}
+    with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port, timeout=300)) as connection:
+        begin = time.perf_counter()
+        connection.request("POST", "/v1/chat/completions", json.dumps(body), {"Content-Type": "application/json"})
+        times, found = [], 0
+        for line in connection.getresponse():
+            event = json.loads(line[6:]) if line.startswith(b"data: {") else {}
+            found = ((event.get("usage") or {}).get("prompt_tokens_details") or {}).get("cached_tokens", found)
+            if any(choice.get("delta", {}).get("content") for choice in event.get("choices", [])):
+                times.append(time.perf_counter() - begin)
+        return times, found
+
+
+def gaps(times):
+    return [after - before for before, after in itertools.pairwise(times)]
+
+
+def p99(values):
+    return sorted(values)[len(values) * 99 // 100]
+
+
+@contextlib.contextmanager
+def fleet(*worker_flags, server_flags=()):
+    """A server with a worker beside it: the router's port, and both daemons."""
+    with contextlib.ExitStack() as stack:
+        server = LlamaServer(*SLOTS, *server_flags)
+        stack.callback(server.kill)
+        cluster = stack.enter_context(Cluster())
+        router = cluster.start_router()
+        worker = cluster.start_worker("box", "--engine", "llama.cpp", "--engine-url", f"http://127.0.0.1:{server.port}", *worker_flags, model="")
+        wait_until(lambda: [w["ready"] for w in router.workers()] == [True], "a ready worker")
+        yield urllib.parse.urlparse(router.url).port, router, worker
+
+
+def cost(count):
+    draw = random.Random(1)
+    direct = LlamaServer(*SLOTS)
+    try:
+        with fleet() as (port, router, worker):
+            firsts, between = {"direct": [], "through": []}, {"direct": [], "through": []}
+            before = [cpu_seconds(daemon.process) for daemon in (router, worker)]
+            for _ in range(count):
+                text = words(draw, 200)
+                for way, at in (("direct", direct.port), ("through", port)):
+                    times, _ = stream(at, text, 32)
+                    firsts[way].append(times[0])
+                    between[way] += gaps(times)
+            spent = [cpu_seconds(daemon.process) - earlier for daemon, earlier in zip((router, worker), before, strict=True)]
+    finally:
+        direct.kill()
+    for name, seconds in zip(("router", "worker"), spent, strict=True):
+        print(f"figure slots_{name}_cpu_ms_per_chat {1000 * seconds / count:.2f} ms")
+    added = statistics.median(firsts["through"]) - statistics.median(firsts["direct"])
+    print(f"figure slots_added_ttft_ms {1000 * added:.2f} ms")
+    print(f"figure slots_added_p99_between_tokens_ms {1000 * (p99(between['through']) - p99(between['direct'])):.2f} ms")
+
+
+def stalls(on_disk):
+    """Seconds between the tokens of long answers beside four chats that share the other two slots, and how many of these were found:
+    with slots on disk all that was restored."""
+    with tempfile.TemporaryDirectory() as folder:
+        shelf = ("--slot-directory", folder, "--slot-bytes", "2000000000", "--slot-save-after", "0.2") if on_disk else ()
+        with fleet(*shelf, server_flags=("--slot-save-path", folder) if on_disk else ()) as (port, *_):
+            draw = random.Random(2)
+            others = [words(draw, 500) for _ in range(4)]
+            ended = threading.Event()
+            found = []
+
+            def ask_others():
+                for text in itertools.cycle(others):
+                    if ended.is_set():
+                        return
+                    found.append(stream(port, text, 2)[1])
+                    ended.wait(0.5)  # idle slots are saved meanwhile
+
+            asking = threading.Thread(target=ask_others)
+            times = []
+            asking.start()
+            try:
+                for _ in range(5):
+                    times += gaps(stream(port, words(draw, 20), LONG_TOKENS)[0])
+            finally:
+                ended.set()
+                asking.join()
+            return times, found
+
+
+def main():
+    cost(int(sys.argv[1]))
+    for on_disk in (False, True):
+        times, found = stalls(on_disk)
+        name = "disk" if on_disk else "chats"
+        print(f"figure slots_beside_{name}_p99_between_tokens_ms {1000 * p99(times):.1f} ms")
+        print(f"figure slots_beside_{name}_longest_between_tokens_ms {1000 * max(times):.1f} ms", flush=True)
+        print(f"{name}: {sum(tokens > 100 for tokens in found)} of {len(found)} chats beside it were found")
+
+
+if __name__ == "__main__":
+    main()
