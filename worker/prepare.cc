@@ -19,7 +19,7 @@
 #include "common/base/result.h"
 #include "common/text/tokenizer.h"
 #include "common/wire/gate.h"
-#include "worker/adapters/adapter_host.h"
+#include "worker/adapters/host/adapter_host.h"
 #include "worker/backend/choose_backend.h"
 #include "worker/compute_threads.h"
 #include "worker/model/load_model.h"

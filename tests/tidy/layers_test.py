@@ -43,7 +43,7 @@ ROOMS = {
     "kernels": [{"."}, {"cpu", "cuda", "reference"}],
     "router/api": [{"."}, {"tool_parsers"}, {"requests"}, {"answers"}, {"operator"}, {"routes"}],
     "router/fleet": [{"."}, {"workers"}, {"blocks"}, {"requests", "forwards"}, {"core"}],
-    "worker/adapters": [{"events"}, {"."}, {"sglang", "vllm"}],
+    "worker/adapters": [{"events"}, {"."}, {"sglang", "slots", "vllm"}, {"host", "llama_cpp", "openai"}],
     "worker/model": [{"loading"}, {"."}],
 }
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.MULTILINE)

@@ -1,5 +1,5 @@
 // Requests at an engine that the test plays.
-#include "worker/adapters/adapter_engine.h"
+#include "worker/adapters/host/adapter_engine.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

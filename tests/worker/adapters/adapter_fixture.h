@@ -12,7 +12,7 @@
 #include "common/base/clock.h"
 #include "tests/worker/adapters/fake_http.h"
 #include "tests/worker/adapters/recordings.h"
-#include "worker/adapters/adapter_engine.h"
+#include "worker/adapters/host/adapter_engine.h"
 
 namespace roost::worker::adapters::testing_support {
 

@@ -1,5 +1,5 @@
 // The whole request side against a server that answers with what real vLLM said.
-#include "worker/adapters/adapter_host.h"
+#include "worker/adapters/host/adapter_host.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

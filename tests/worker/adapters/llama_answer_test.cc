@@ -15,7 +15,7 @@
 #include "tests/support/source_dir.h"
 #include "tests/worker/adapters/adapter_fixture.h"
 #include "worker/adapters/engine_protocol.h"
-#include "worker/adapters/slot_table.h"
+#include "worker/adapters/slots/slot_table.h"
 
 namespace roost::worker::adapters {
 namespace {

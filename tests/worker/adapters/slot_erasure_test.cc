@@ -1,5 +1,5 @@
 // The sequences that an order to evict names.
-#include "worker/adapters/slot_shelf.h"
+#include "worker/adapters/slots/slot_shelf.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Files of saved slots, and the set of them.
-#include "worker/adapters/slot_files.h"
+#include "worker/adapters/slots/slot_files.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@
 
 #include "common/base/rng.h"
 #include "worker/adapters/engine_protocol.h"
-#include "worker/adapters/slot_shelf.h"
+#include "worker/adapters/slots/slot_shelf.h"
 
 namespace roost::worker::adapters {
 namespace {

@@ -1,5 +1,5 @@
 // Slots that the server saves and restores.
-#include "worker/adapters/slot_moves.h"
+#include "worker/adapters/slots/slot_moves.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -22,9 +22,9 @@
 #include "common/wire/messages.h"
 #include "tests/worker/adapters/fake_http.h"
 #include "worker/adapters/engine_protocol.h"
-#include "worker/adapters/slot_files.h"
-#include "worker/adapters/slot_shelf.h"
-#include "worker/adapters/slot_table.h"
+#include "worker/adapters/slots/slot_files.h"
+#include "worker/adapters/slots/slot_shelf.h"
+#include "worker/adapters/slots/slot_table.h"
 #include "worker/engine_api/step_report.h"
 
 namespace roost::worker::adapters {

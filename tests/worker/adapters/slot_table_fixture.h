@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "common/base/clock.h"
-#include "worker/adapters/slot_table.h"
+#include "worker/adapters/slots/slot_table.h"
 
 namespace roost::worker::adapters {
 

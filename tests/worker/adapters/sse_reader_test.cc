@@ -1,4 +1,4 @@
-#include "worker/adapters/adapter_engine.h"
+#include "worker/adapters/host/adapter_engine.h"
 
 #include <gtest/gtest.h>
 

@@ -11,7 +11,7 @@
 #include <string>
 
 #include "tests/worker/adapters/recordings.h"
-#include "worker/adapters/adapter_engine.h"
+#include "worker/adapters/host/adapter_engine.h"
 
 namespace roost::worker::adapters::vllm {
 namespace {

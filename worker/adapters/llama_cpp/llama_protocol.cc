@@ -27,7 +27,7 @@
 #include "worker/adapters/engine_protocol.h"
 #include "worker/adapters/engine_sampling.h"
 #include "worker/adapters/events/cache_change.h"
-#include "worker/adapters/slot_table.h"
+#include "worker/adapters/slots/slot_table.h"
 
 namespace roost::worker::adapters {
 namespace {

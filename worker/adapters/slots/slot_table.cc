@@ -1,4 +1,4 @@
-#include "worker/adapters/slot_table.h"
+#include "worker/adapters/slots/slot_table.h"
 
 #include <algorithm>
 #include <chrono>

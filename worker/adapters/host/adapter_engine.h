@@ -36,8 +36,8 @@
 #include "worker/adapters/engine_protocol.h"
 #include "worker/adapters/engine_standing_watch.h"
 #include "worker/adapters/http_port.h"
-#include "worker/adapters/slot_moves.h"
-#include "worker/adapters/slot_table.h"
+#include "worker/adapters/slots/slot_moves.h"
+#include "worker/adapters/slots/slot_table.h"
 #include "worker/adapters/step_meter.h"
 #include "worker/engine_api/step_report.h"
 

@@ -29,7 +29,7 @@
 #include "common/wire/messages.h"
 #include "worker/adapters/block_source.h"
 #include "worker/adapters/engine_protocol.h"
-#include "worker/adapters/slot_files.h"
+#include "worker/adapters/slots/slot_files.h"
 #include "worker/engine_api/worker_engine.h"
 
 namespace roost::worker::adapters {

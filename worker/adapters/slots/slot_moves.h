@@ -25,8 +25,8 @@
 #include "common/json/json_read.h"
 #include "common/wire/messages.h"
 #include "worker/adapters/http_port.h"
-#include "worker/adapters/slot_files.h"
-#include "worker/adapters/slot_table.h"
+#include "worker/adapters/slots/slot_files.h"
+#include "worker/adapters/slots/slot_table.h"
 #include "worker/engine_api/step_report.h"
 
 namespace roost::worker::adapters {

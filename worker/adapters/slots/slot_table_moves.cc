@@ -5,7 +5,7 @@
 #include <optional>
 #include <utility>
 
-#include "worker/adapters/slot_table.h"
+#include "worker/adapters/slots/slot_table.h"
 
 namespace roost::worker::adapters {
 namespace {

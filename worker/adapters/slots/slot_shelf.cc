@@ -1,4 +1,4 @@
-#include "worker/adapters/slot_shelf.h"
+#include "worker/adapters/slots/slot_shelf.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "worker/adapters/slot_files.h"
+#include "worker/adapters/slots/slot_files.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>

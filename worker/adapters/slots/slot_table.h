@@ -45,8 +45,8 @@
 #include "worker/adapters/block_source.h"
 #include "worker/adapters/engine_protocol.h"
 #include "worker/adapters/http_port.h"
-#include "worker/adapters/slot_files.h"
-#include "worker/adapters/slot_shelf.h"
+#include "worker/adapters/slots/slot_files.h"
+#include "worker/adapters/slots/slot_shelf.h"
 
 namespace roost::worker::adapters {
 

@@ -7,8 +7,8 @@
 
 #include "common/base/log.h"
 #include "common/wire/codec.h"
-#include "worker/adapters/adapter_engine.h"
 #include "worker/adapters/engine_error.h"
+#include "worker/adapters/host/adapter_engine.h"
 
 namespace roost::worker::adapters {
 namespace {

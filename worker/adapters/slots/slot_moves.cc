@@ -1,4 +1,4 @@
-#include "worker/adapters/slot_moves.h"
+#include "worker/adapters/slots/slot_moves.h"
 
 #include <fmt/format.h>
 
