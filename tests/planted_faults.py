@@ -45,6 +45,13 @@ FAULTS = (
         "TravellingBlocksTest.OnlyFinishedBlocksAreReadable",
     ),
     Fault(
+        "an arrived block is told before the step that writes it has finished",
+        "worker/engine/block_publisher.cc",
+        (("  ++begun_count_;\n  if (readable_ != nullptr) TakeChanges();\n", "  if (readable_ != nullptr) TakeChanges();\n  ++begun_count_;\n"),),
+        "worker_engine_travelling_test",
+        "TravellingBlocksTest.FramesAreFreeAndBlocksReadableOnceTheStepThatWritesThemHasFinished",
+    ),
+    Fault(
         "a step does not wait for gathers",
         "worker/model/transformer.cc",
         (("  if (copy_engine_ != nullptr) copy_engine_->HoldOps();\n", ""),),

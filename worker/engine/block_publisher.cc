@@ -15,12 +15,13 @@ BlockPublisher::BlockPublisher(PrefixCache& cache, ReadableBlocks* readable) : c
   if (readable_ != nullptr) cache_.NoteChanges(changes_);
 }
 
+// What was committed since the last look has arrived, and is written by the step that begins.
 void BlockPublisher::OnBegin() {
-  if (readable_ != nullptr) TakeChanges();
   ++begun_count_;
+  if (readable_ != nullptr) TakeChanges();
 }
 
-// A block that was committed since the last time was written by a step that has begun.
+// A block that was committed since the last look is written by the step that began last, or was by one before it.
 void BlockPublisher::TakeChanges() {
   readable_->Retract(changes_.removed);
   for (const BlockRef block : changes_.stored) stored_.push_back({block, begun_count_});

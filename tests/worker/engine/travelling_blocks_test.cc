@@ -311,8 +311,8 @@ TEST_F(TravellingBlocksTest, OnlyFinishedBlocksAreReadable) {
   EXPECT_EQ(from_->readable.size(), 6U);
 }
 
-// Until then the step may still read them.
-TEST_F(TravellingBlocksTest, FramesAreFreeOnceTheStepThatWritesTheirBlocksHasFinished) {
+// Until then the step may still read the frames, and what it writes is not there yet.
+TEST_F(TravellingBlocksTest, FramesAreFreeAndBlocksReadableOnceTheStepThatWritesThemHasFinished) {
   Make({.plan_ahead = true});
   const std::vector<TokenId> prompt = Text(3 * kBlockTokens, 1);
   Serve(*from_, prompt);
@@ -321,8 +321,10 @@ TEST_F(TravellingBlocksTest, FramesAreFreeOnceTheStepThatWritesTheirBlocksHasFin
   (void)to_->harness.Step();
   EXPECT_EQ(to_->harness.resident().size(), 3U);
   EXPECT_EQ(to_->source.used_frames(), 3U);
+  EXPECT_EQ(to_->readable.size(), 0U);
   (void)to_->harness.Step();
   EXPECT_EQ(to_->source.used_frames(), 0U);
+  EXPECT_EQ(to_->readable.size(), 3U);
 }
 
 // ---- a source that computes wrong ----
