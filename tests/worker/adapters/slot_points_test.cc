@@ -60,6 +60,17 @@ TEST_F(SlotPointsTest, ACheckpointInASlotThatHoldsMuchElseIsNotTold) {
   EXPECT_EQ(Turn(Joined(Joined(front, Tokens(2, 20)), Tokens(4, 50)), 0), 1U);
 }
 
+// The system prompt of all ends in the middle of a block, and so does its checkpoint.
+TEST_F(SlotPointsTest, ACheckpointInTheBlockWhereAPromptPartsIsTakenToBeFound) {
+  options_ = {.slot_count = 2, .context_tokens = kContext, .goes_on_at_points = true};
+  const std::vector<TokenId> front = Tokens(1, 200);
+  Turn(front, 0);  // a checkpoint at 196
+  Turn(Tokens(5, 300), 0);
+  const std::vector<TokenId> chat = Joined(front, Tokens(2, 300));
+  EXPECT_EQ(Promised(chat), 192U);
+  EXPECT_EQ(Turn(chat, 196), 0U) << "although the other slot holds more";
+}
+
 TEST_F(SlotPointsTest, ACheckpointLiesWhereThePromptWentOn) {
   options_ = {.slot_count = 1, .context_tokens = kContext, .goes_on_at_points = true};
   const std::vector<TokenId> a = Tokens(1, 300);
