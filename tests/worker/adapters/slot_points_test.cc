@@ -80,6 +80,14 @@ TEST_F(SlotPointsTest, ACheckpointLiesWhereThePromptWentOn) {
   EXPECT_EQ(Promised(Joined({longer.begin(), longer.begin() + 400}, Tokens(3, 400))), 288U) << "behind 301 tokens";
 }
 
+TEST_F(SlotPointsTest, ACheckpointInTheLastPartOfABlockIsKept) {
+  options_ = {.slot_count = 1, .context_tokens = kContext, .goes_on_at_points = true};
+  const std::vector<TokenId> a = Tokens(1, 300);
+  Turn(a, 0);  // 301 tokens with the output, a checkpoint at 296
+  Turn(Joined(Joined(a, {7}), Tokens(2, 1000)), 301);
+  EXPECT_EQ(Promised(Joined(a, Tokens(3, 800))), 288U);
+}
+
 TEST_F(SlotPointsTest, AFullListOfCheckpointsKeepsTheFirstAndTheLast) {
   options_ = {.slot_count = 1, .context_tokens = kContext, .goes_on_at_points = true};
   std::vector<TokenId> session = Tokens(1, 100);
