@@ -179,8 +179,9 @@ SlotTable::Held SlotTable::PrefixOf(const Wanted& wanted, const Held& before, st
   Held held{.root = wanted.root, .tenant = wanted.tenant, .tokens = tokens, .hits = before.hits, .used = now};
   const std::size_t whole = std::min<std::size_t>(tokens / kGrainTokens, wanted.hashes.size());
   held.hashes.assign(wanted.hashes.begin(), wanted.hashes.begin() + static_cast<std::ptrdiff_t>(whole));
+  // A window goes on one token before its checkpoint.
   for (const std::uint32_t point : before.points) {
-    if (point <= tokens) held.points.push_back(point);
+    if (point <= tokens + (options_.window > 0 ? 1 : 0)) held.points.push_back(point);
   }
   return held;
 }
@@ -302,8 +303,9 @@ void SlotTable::OnFound(CallId call, std::uint32_t tokens) {
   if (tokens > slot->promised) ++slot->held.hits;
   if (wanted.is_erased) tokens = std::min(tokens, slot->held.tokens);
   Held next = PrefixOf(wanted, slot->held, tokens, slot->changed);
-  // The server went on in the middle of what was there, so it has a checkpoint there.
-  const bool is_point = options_.goes_on_at_points && tokens > 0 && tokens < slot->before_its_end;
+  // The server went on in the middle of what was there, so it has a checkpoint there; a window may do without.
+  const bool has_points = options_.goes_on_at_points && options_.window == 0;
+  const bool is_point = has_points && tokens > 0 && tokens < slot->before_its_end;
   if (is_point && (next.points.empty() || next.points.back() < tokens)) next.points.push_back(tokens);
   Replace(slot->held, std::move(next));
 }
