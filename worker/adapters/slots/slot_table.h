@@ -14,8 +14,8 @@
 // tasks are seen on the server's page.
 //
 // Where layers have windows or a recurrent state (`goes_on_at_points`), the server goes on only at the end of what a
-// slot holds or at one of its checkpoints. Routers are told of those for which a prompt would get that slot, not of
-// those in a slot that holds too much else.
+// slot holds or at one of its checkpoints. As resumable routers are told of those for which a prompt would get that
+// slot, not of those in a slot that holds too much else; of full attention likewise, block by block (open_blocks.h).
 //
 // With a shelf (slot_shelf.h) sequences are also on disk. A slot is saved once it was idle for a while, or before a
 // request takes it, where what that may spare is more than the time in which the server does nothing else. A request
@@ -136,7 +136,7 @@ class SlotTable final : public BlockSource {
   [[nodiscard]] std::vector<wire::StoredRun> Snapshot() const override;
   [[nodiscard]] BlockHash digest() const override { return digest_; }
   [[nodiscard]] std::size_t block_count() const override { return blocks_.size(); }
-  [[nodiscard]] bool has_checkpoints() const override { return options_.goes_on_at_points; }
+  [[nodiscard]] bool has_checkpoints() const override { return true; }
   [[nodiscard]] std::vector<BlockHash> Resumable() const override;
   [[nodiscard]] BlockHash resumable_digest() const override { return resumable_digest_; }
   [[nodiscard]] DiskView disk(Instant now) const override { return shelf_ ? shelf_->view(now) : DiskView(); }
