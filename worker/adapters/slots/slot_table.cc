@@ -287,9 +287,10 @@ void SlotTable::OnFound(CallId call, std::uint32_t tokens) {
   tokens = std::min(tokens, wanted.tokens);
   if (tokens >
       std::max(slot->promised + kGrainTokens, slot->before_its_end)) {  // from memory of which nothing was known
+    // Where there seemed to be none, nothing is known of its room.
+    memory_limit_ = has_memory_ ? std::min(std::max<std::uint64_t>(memory_limit_, tokens), MostMemory()) : MostMemory();
     has_memory_ = true;
     memory_has_shown_ = true;
-    memory_limit_ = std::min(std::max<std::uint64_t>(memory_limit_, tokens), MostMemory());
   } else if (slot->younger_tokens && tokens + kGrainTokens > slot->promised) {
     memory_limit_ = std::min(memory_limit_ + memory_limit_ / kMemoryGrowth, MostMemory());
     memory_has_shown_ = true;
