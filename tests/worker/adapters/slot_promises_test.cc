@@ -87,6 +87,14 @@ TEST_F(SlotPromisesTest, FullAttentionBesideAnotherClient) {
   EXPECT_GE(outcomes.equal, 900U);
 }
 
+// How much it holds is learned from what is missed there.
+TEST_F(SlotPromisesTest, FullAttentionWithTheServersMemory) {
+  const Outcomes outcomes = Ask1000({.has_memory = true});
+  EXPECT_GT(outcomes.hits, 950U);
+  EXPECT_GE(outcomes.equal, 500U);
+  EXPECT_LE(outcomes.over, 10U);
+}
+
 TEST_F(SlotPromisesTest, RecurrentLayers) {
   const Outcomes outcomes = Ask1000({.kind = Kind::kHybrid});
   EXPECT_GE(outcomes.equal, 980U);

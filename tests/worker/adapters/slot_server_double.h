@@ -91,14 +91,14 @@ class SlotServerDouble {
   // A sequence of which the slot would lose most goes to memory, and a better one comes from there.
   void Swap(Sequence& held, const std::vector<TokenId>& prompt) {
     const std::size_t mine = Common(held.tokens, prompt);
-    if (2 * mine >= held.tokens.size() && !held.tokens.empty()) return;
+    if (2 * mine >= held.tokens.size()) return;
     const auto has = [&](const Sequence& other) { return Common(other.tokens, held.tokens) == held.tokens.size(); };
-    if (!held.tokens.empty() && std::none_of(memory_.begin(), memory_.end(), has)) {
+    if (std::none_of(memory_.begin(), memory_.end(), has)) {
       std::erase_if(memory_,
                     [&](const Sequence& other) { return Common(other.tokens, held.tokens) == other.tokens.size(); });
       memory_.push_back(held);
     }
-    double keep = held.tokens.empty() ? -1 : static_cast<double>(mine) / static_cast<double>(held.tokens.size());
+    double keep = static_cast<double>(mine) / static_cast<double>(held.tokens.size());
     std::size_t most = mine;
     std::optional<std::size_t> best;
     for (std::size_t i = 0; i < memory_.size(); ++i) {
