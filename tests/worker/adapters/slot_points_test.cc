@@ -1,11 +1,9 @@
 // Slots of models with windows or recurrent layers, which the server goes on with at checkpoints only.
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cstdint>
 #include <vector>
 
-#include "common/base/rng.h"
 #include "tests/worker/adapters/slot_table_fixture.h"
 
 namespace roost::worker::adapters {
@@ -60,6 +58,17 @@ TEST_F(SlotPointsTest, ACheckpointInASlotThatHoldsMuchElseIsNotTold) {
   EXPECT_EQ(Turn(Joined(Joined(front, Tokens(2, 20)), Tokens(4, 50)), 0), 1U);
 }
 
+// The system prompt of all ends in the middle of a block, and so does its checkpoint.
+TEST_F(SlotPointsTest, ACheckpointInTheBlockWhereAPromptPartsIsTakenToBeFound) {
+  options_ = {.slot_count = 2, .context_tokens = kContext, .goes_on_at_points = true};
+  const std::vector<TokenId> front = Tokens(1, 200);
+  Turn(front, 0);  // a checkpoint at 196
+  Turn(Tokens(5, 300), 0);
+  const std::vector<TokenId> chat = Joined(front, Tokens(2, 300));
+  EXPECT_EQ(Promised(chat), 192U);
+  EXPECT_EQ(Turn(chat, 196), 0U) << "although the other slot holds more";
+}
+
 TEST_F(SlotPointsTest, ACheckpointLiesWhereThePromptWentOn) {
   options_ = {.slot_count = 1, .context_tokens = kContext, .goes_on_at_points = true};
   const std::vector<TokenId> a = Tokens(1, 300);
@@ -67,6 +76,14 @@ TEST_F(SlotPointsTest, ACheckpointLiesWhereThePromptWentOn) {
   const std::vector<TokenId> longer = Joined(Joined(a, {7}), Tokens(2, 400));
   Turn(longer, 301);
   EXPECT_EQ(Promised(Joined({longer.begin(), longer.begin() + 400}, Tokens(3, 400))), 288U) << "behind 301 tokens";
+}
+
+TEST_F(SlotPointsTest, ACheckpointInTheLastPartOfABlockIsKept) {
+  options_ = {.slot_count = 1, .context_tokens = kContext, .goes_on_at_points = true};
+  const std::vector<TokenId> a = Tokens(1, 300);
+  Turn(a, 0);  // 301 tokens with the output, a checkpoint at 296
+  Turn(Joined(Joined(a, {7}), Tokens(2, 1000)), 301);
+  EXPECT_EQ(Promised(Joined(a, Tokens(3, 800))), 288U);
 }
 
 TEST_F(SlotPointsTest, AFullListOfCheckpointsKeepsTheFirstAndTheLast) {
@@ -109,6 +126,27 @@ TEST_F(SlotPointsTest, ASlotThatMayHoldMoreIsNotGoneOnWithAtItsEnd) {
   EXPECT_EQ(Turn(Joined(a, Tokens(3, 50)), 296), 0U);
 }
 
+// The checkpoint stays, and is gone on with one token before it.
+TEST_F(SlotPointsTest, AWindowGoesOnBeforeItsCheckpointAgainAndAgain) {
+  options_ = {.slot_count = 1, .context_tokens = kContext, .goes_on_at_points = true, .window = 64};
+  const std::vector<TokenId> a = Tokens(1, 300);
+  Turn(a, 0);  // a checkpoint at 296
+  for (TokenId chat = 2; chat < 5; ++chat) {
+    const std::vector<TokenId> other = Joined(a, Tokens(chat, 1000));
+    EXPECT_EQ(Promised(other), 288U);
+    Turn(other, 295);
+  }
+}
+
+// Its keys and values are still there: so it leaves no checkpoint.
+TEST_F(SlotPointsTest, WhereAWindowWentOnInTheMiddleIsNoCheckpoint) {
+  options_ = {.slot_count = 1, .context_tokens = kContext, .goes_on_at_points = true, .window = 64};
+  const std::vector<TokenId> front = Tokens(1, 200);
+  Turn(Joined(front, Tokens(2, 100)), 0);
+  Turn(Joined(front, Tokens(3, 1000)), 199);
+  EXPECT_EQ(Promised(Joined(front, Tokens(4, 300))), 0U);
+}
+
 // More than was promised, but not more than the slot had.
 TEST_F(SlotPointsTest, AWindowThatGoesFurtherBackIsNoSignOfMemory) {
   options_ = {.slot_count = 1, .context_tokens = kContext, .goes_on_at_points = true, .window = 64};
@@ -116,85 +154,6 @@ TEST_F(SlotPointsTest, AWindowThatGoesFurtherBackIsNoSignOfMemory) {
   Turn(a, 0);
   Turn(Joined({a.begin(), a.begin() + 800}, Tokens(2, 100)), 799);
   EXPECT_FALSE(table().Erase(SlotErasure({.what = wire::TenantToEvict{"x"}, .answer_id = 1})).may_stay);
-}
-
-// ---- anything ----
-
-// llama.cpp's server with recurrent layers: server-context.cpp, pre_decode and create_checkpoint. llama_double.py does
-// the same, and is held to the real one.
-class RecurrentSlot {
- public:
-  std::uint32_t GoOn(const std::vector<TokenId>& prompt) {
-    std::uint32_t past = 0;
-    while (past < std::min(held_.size(), prompt.size()) && held_[past] == prompt[past]) ++past;
-    if (past > 0 && (past < held_.size() || past == prompt.size())) {
-      const std::size_t most = past - (past == prompt.size() ? 1 : 0);
-      const auto usable = std::find_if(points_.rbegin(), points_.rend(), [&](auto p) { return p <= most; });
-      past = usable == points_.rend() ? 0 : *usable;
-    }
-    std::erase_if(points_, [past](std::uint32_t point) { return point > past + 1; });
-    return past;
-  }
-  void Compute(const std::vector<TokenId>& prompt, std::uint32_t past, const std::vector<TokenId>& output) {
-    const auto end = static_cast<std::uint32_t>(prompt.size());
-    for (std::uint32_t at = past; at < end;) {
-      const std::uint32_t begin = at;
-      at = std::min(end, begin + 2048);
-      for (const std::uint32_t before : {4U, 516U}) {
-        if (end >= before && begin < end - before) at = std::min(at, end - before);
-      }
-      if (begin == 0 || end >= at + 512) continue;
-      std::erase(points_, begin);
-      points_.push_back(begin);
-    }
-    held_ = Joined(prompt, output);
-    held_.pop_back();
-  }
-
- private:
-  std::vector<TokenId> held_;
-  std::vector<std::uint32_t> points_;
-};
-
-// Sessions that grow, part and begin anew, more than there are slots.
-TEST_F(SlotPointsTest, PromisesBesideAServerWithRecurrentLayersAreKept) {
-  options_ = {.slot_count = 3, .context_tokens = kContext, .goes_on_at_points = true};
-  Rng rng(7);
-  std::vector<RecurrentSlot> slots(3);
-  TokenId last = 100;
-  const auto fresh = [&](std::size_t least, std::size_t most) {
-    return Tokens(++last, least + rng.Below(most - least));
-  };
-  const std::vector<TokenId> system = Tokens(99, 200);
-  std::vector<std::vector<TokenId>> sessions(5);
-  for (auto& session : sessions) session = Joined(system, fresh(100, 600));
-  std::uint32_t over = 0;
-  std::uint32_t hits = 0;
-  constexpr std::uint32_t kPrompts = 600;
-  for (std::uint32_t i = 0; i < kPrompts; ++i) {
-    auto& session = sessions[rng.Below(sessions.size())];
-    if (session.size() > 1500 || rng.Below(33) == 0) {
-      session = Joined(system, fresh(100, 600));
-    } else if (rng.Below(10) == 0) {
-      session.resize(session.size() - 1 - rng.Below(299));
-    }
-    session = Joined(std::move(session), fresh(10, 150));
-    const std::size_t promised = Promised(session);
-    const CallId call = Ask(session);
-    const auto grant = Next();
-    ASSERT_TRUE(grant);
-    RecurrentSlot& slot = slots[grant->slot];
-    const std::uint32_t found = slot.GoOn(session);
-    over += promised > found + 1 ? 1 : 0;
-    hits += found > 0 ? 1 : 0;
-    const std::vector<TokenId> output = fresh(8, 9);
-    Answer(call, found, output);
-    slot.Compute(session, found, output);
-    session = Joined(std::move(session), output);
-    clock_.Advance(milliseconds(rng.Below(1000)));
-  }
-  EXPECT_GT(hits, kPrompts / 2);
-  EXPECT_LE(over, kPrompts / 100);
 }
 
 }  // namespace

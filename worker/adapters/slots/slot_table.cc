@@ -7,6 +7,8 @@
 #include <limits>
 #include <utility>
 
+#include "worker/adapters/slots/open_blocks.h"
+
 namespace roost::worker::adapters {
 namespace {
 
@@ -18,8 +20,6 @@ constexpr Duration kLongestEnd = std::chrono::seconds(5);
 constexpr int kIdlePages = 2;
 // The chance that a sequence is asked for again halves within this time.
 constexpr double kHalfLifeSeconds = 60;
-// The way of a sequence from memory costs this share of computing it.
-constexpr double kMemoryCost = 0.25;
 constexpr std::size_t kMaxMemoryEntries = 256;
 constexpr std::uint64_t kMemoryGrowth = 32;
 // The server keeps a checkpoint before each of the batches that end a prompt: the last has 4 tokens, the one before at
@@ -29,8 +29,21 @@ constexpr std::uint32_t kBatchBefore = 512;
 constexpr std::size_t kMostPoints = 32;   // of a slot, by default
 constexpr std::size_t kMaxHashes = 1024;  // of an event
 
-// The server keeps such a sequence in memory before it is lost.
-bool LosesMost(std::uint32_t held, std::uint32_t found) { return held > 0 && 2 * std::uint64_t{found} < held; }
+// Calls it for each block of these runs that is in none of those.
+template <typename Call>
+void ForBlocksBeyond(const std::vector<BlockRun>& these, const std::vector<BlockRun>& those, const Call& call) {
+  auto other = those.begin();
+  for (const BlockRun& run : these) {
+    for (std::size_t block = run.first; block <= run.last; ++block) {
+      while (other != those.end() && other->last < block) ++other;
+      if (other != those.end() && other->first <= block) {
+        block = other->last;  // at most beyond the run
+      } else {
+        call(block);
+      }
+    }
+  }
+}
 
 // The checkpoints of a prompt of `end` tokens of which `found` were there. A full list loses those that are closer than
 // --checkpoint-min-step, which it does not tell: all but the first may go.
@@ -46,7 +59,11 @@ void AddPoints(std::vector<std::uint32_t>& points, std::uint32_t found, std::uin
 }  // namespace
 
 SlotTable::SlotTable(Options options, std::unique_ptr<SlotShelf> shelf)
-    : options_(options), slots_(options.slot_count), memory_limit_(MostMemory()), shelf_(std::move(shelf)) {}
+    : options_(options),
+      rules_{.goes_on_at_points = options.goes_on_at_points, .window = options.window},
+      slots_(options.slot_count),
+      memory_limit_(MostMemory()),
+      shelf_(std::move(shelf)) {}
 
 std::uint64_t SlotTable::MostMemory() const {
   // Blocks that come are counted before those that go.
@@ -109,72 +126,35 @@ SlotTable::Prompt SlotTable::PromptOf(const Wanted& wanted) {
   return {.root = wanted.root, .hashes = wanted.hashes, .tokens = wanted.tokens, .finds_prefix = wanted.finds_prefix};
 }
 
-// Whole blocks, at most the prompt without its last token, which is computed always.
-std::uint32_t SlotTable::FoundIn(const Prompt& prompt, const Held& held) const {
-  if (!prompt.finds_prefix || held.root != prompt.root) return 0;
-  const std::size_t common = CommonBlocks(prompt.hashes, held.hashes);
-  std::uint32_t found = std::min(static_cast<std::uint32_t>(common) * kGrainTokens, prompt.tokens - 1);
-  const bool is_end = common == held.hashes.size();
-  if (!options_.goes_on_at_points || (is_end && !held.has_more && held.tokens > options_.window)) return found;
-  if (is_end) found = std::min(held.tokens, prompt.tokens - 1);
-  const auto beyond = std::upper_bound(held.points.begin(), held.points.end(), found);
-  return beyond == held.points.begin() ? 0 : *std::prev(beyond);
-}
-
-// The server takes no sequence of which it would use less than a quarter.
-std::optional<std::size_t> SlotTable::InMemory(const Prompt& prompt) const {
-  std::optional<std::size_t> best;
-  std::uint32_t most = 0;
-  for (std::size_t i = 0; i < memory_.size(); ++i) {
-    const std::uint32_t found = FoundIn(prompt, memory_[i]);
-    if (found <= most || 4 * std::uint64_t{found} < memory_[i].tokens) continue;
-    most = found;
-    best = i;
+SlotChoice SlotTable::Choices(Instant now) const {
+  std::vector<SlotChoice::Offer> offers;
+  offers.reserve(slots_.size());
+  for (const Slot& slot : slots_) {
+    const Held& held = slot.held;
+    const double age = ToSeconds(std::max(now - held.used, Duration(0)));
+    // One that is expected back is as good as used just now until then.
+    const double unused = held.returns && now < *held.returns ? 0 : age;
+    const double used_again = (held.hits + 2.0) / (held.hits + 3.0);
+    SlotChoice::Offer& offer = offers.emplace_back();
+    offer = {.held = &held,
+             .chance = used_again * kHalfLifeSeconds / (kHalfLifeSeconds + unused),
+             .is_idle = slot.use == SlotUse::kIdle};
+    if (shelf_ != nullptr && shelf_->Holds(held.root, held.hashes, held.tokens) == held.tokens) {
+      offer.most_loss = TokensOf(shelf_->RestoreSeconds(shelf_->BytesOf(held.tokens), now), seconds_per_token_);
+    }
   }
-  return best;
-}
-
-std::optional<SlotTable::Choice> SlotTable::BestSlot(const Prompt& prompt, Among among, Instant now) const {
   // Until the server's memory has shown itself, what lies on disk is surer.
-  const bool counts_memory = shelf_ == nullptr || memory_has_shown_;
-  const std::optional<std::size_t> memory = counts_memory ? InMemory(prompt) : std::nullopt;
-  const std::uint32_t remembered = memory ? FoundIn(prompt, memory_[*memory]) : 0;
-  std::optional<Choice> best;
-  for (std::size_t i = 0; i < slots_.size(); ++i) {
-    if (among == Among::kIdle && slots_[i].use != SlotUse::kIdle) continue;
-    const Held& held = slots_[i].held;
-    Choice choice{.slot = i, .found = FoundIn(prompt, held)};
-    choice.expected = UsesMemory(prompt, held, choice.found) ? std::max(choice.found, remembered) : choice.found;
-    choice.price = static_cast<double>(prompt.tokens - choice.expected) + LossOf(held, choice.found, now);
-    if (!best || choice.price < best->price) best = choice;
-  }
-  return best;
+  const bool counts = shelf_ == nullptr || memory_has_shown_;
+  return {rules_, {.sequences = memory_, .has_shown = memory_has_shown_, .counts = counts}, std::move(offers)};
 }
 
 std::optional<SlotTable::Choice> SlotTable::Best(const Prompt& prompt, Instant now) const {
-  std::optional<Choice> best = BestSlot(prompt, Among::kIdle, now);
-  ConsiderShelf(prompt, now, best);
+  const SlotChoice choices = Choices(now);
+  const std::optional<SlotChoice::Best> slot = choices.Of(prompt, Among::kIdle);
+  if (!slot) return std::nullopt;
+  std::optional<Choice> best = Choice{.slot = slot->slot, .price = slot->price, .found = slot->found};
+  ConsiderShelf(prompt, choices, now, best);
   return best;
-}
-
-// After another tenant's request all is computed anew.
-bool SlotTable::UsesMemory(const Prompt& prompt, const Held& held, std::uint32_t found) {
-  return held.root == prompt.root && LosesMost(held.tokens, found);
-}
-
-double SlotTable::LossOf(const Held& held, std::uint32_t found, Instant now) const {
-  if (held.tokens <= found) return 0;
-  const double age = ToSeconds(std::max(now - held.used, Duration(0)));
-  // One that is expected back is as good as used just now until then.
-  const double unused = held.returns && now < *held.returns ? 0 : age;
-  const double used_again = (held.hits + 2.0) / (held.hits + 3.0);
-  const double chance = used_again * kHalfLifeSeconds / (kHalfLifeSeconds + unused);
-  const bool is_kept = memory_has_shown_ && LosesMost(held.tokens, found);
-  double lost = static_cast<double>(held.tokens - found) * (is_kept ? kMemoryCost : 1);
-  if (shelf_ != nullptr && shelf_->Holds(held.root, held.hashes, held.tokens) == held.tokens) {
-    lost = std::min(lost, TokensOf(shelf_->RestoreSeconds(shelf_->BytesOf(held.tokens), now), seconds_per_token_));
-  }
-  return chance * lost;
 }
 
 // ---- a request in its slot ----
@@ -184,7 +164,7 @@ SlotTable::Grant SlotTable::Begin(const Choice& choice, Wanted wanted, Instant n
   SlotMove move{.slot = static_cast<std::uint32_t>(choice.slot)};
   if (choice.saved != nullptr) move.restore = *choice.saved;
   const std::uint32_t kept = choice.saved != nullptr ? 0 : choice.found;
-  if (shelf_ != nullptr && slot.save_due && SavingOf(slot.held, kept, now) == Saving::kYes) {
+  if (shelf_ != nullptr && slot.save_due && SavingOf(choice.slot, kept, now) == Saving::kYes) {
     move.save = SaveOf(slot.held);
   }
   if (!move.save && !move.restore) return Place(choice.slot, std::move(wanted), now);
@@ -199,8 +179,9 @@ SlotTable::Held SlotTable::PrefixOf(const Wanted& wanted, const Held& before, st
   Held held{.root = wanted.root, .tenant = wanted.tenant, .tokens = tokens, .hits = before.hits, .used = now};
   const std::size_t whole = std::min<std::size_t>(tokens / kGrainTokens, wanted.hashes.size());
   held.hashes.assign(wanted.hashes.begin(), wanted.hashes.begin() + static_cast<std::ptrdiff_t>(whole));
+  // A window goes on one token before its checkpoint.
   for (const std::uint32_t point : before.points) {
-    if (point <= tokens) held.points.push_back(point);
+    if (point <= tokens + (options_.window > 0 ? 1 : 0)) held.points.push_back(point);
   }
   return held;
 }
@@ -212,9 +193,9 @@ SlotTable::Grant SlotTable::Place(std::size_t index, Wanted wanted, Instant now)
   std::uint32_t found = FoundIn(prompt, before);
   slot.younger_tokens.reset();
   Held next = PrefixOf(wanted, before, found, now);
-  if (has_memory_ && LosesMost(before.tokens, found)) {
+  if (has_memory_ && SlotChoice::LosesMost(before, found)) {
     const std::optional<std::size_t> entry =
-        UsesMemory(prompt, before, found) ? InMemory(prompt) : std::optional<std::size_t>();
+        before.root == prompt.root ? SlotChoice::InMemory(rules_, prompt, memory_) : std::optional<std::size_t>();
     if (entry && FoundIn(prompt, memory_[*entry]) > found) {
       found = FoundIn(prompt, memory_[*entry]);
       slot.younger_tokens = 0;
@@ -268,7 +249,7 @@ void SlotTable::Keep(const Held& held) {
     if (is_within(held, entry)) return;
   }
   memory_.push_back(held);
-  Enter(held);
+  Enter(memory_.back());
   for (std::size_t i = 0; i + 1 < memory_.size();) {
     if (!is_within(memory_[i], held)) {
       ++i;
@@ -306,9 +287,10 @@ void SlotTable::OnFound(CallId call, std::uint32_t tokens) {
   tokens = std::min(tokens, wanted.tokens);
   if (tokens >
       std::max(slot->promised + kGrainTokens, slot->before_its_end)) {  // from memory of which nothing was known
+    // Where there seemed to be none, nothing is known of its room.
+    memory_limit_ = has_memory_ ? std::min(std::max<std::uint64_t>(memory_limit_, tokens), MostMemory()) : MostMemory();
     has_memory_ = true;
     memory_has_shown_ = true;
-    memory_limit_ = std::min(std::max<std::uint64_t>(memory_limit_, tokens), MostMemory());
   } else if (slot->younger_tokens && tokens + kGrainTokens > slot->promised) {
     memory_limit_ = std::min(memory_limit_ + memory_limit_ / kMemoryGrowth, MostMemory());
     memory_has_shown_ = true;
@@ -322,8 +304,9 @@ void SlotTable::OnFound(CallId call, std::uint32_t tokens) {
   if (tokens > slot->promised) ++slot->held.hits;
   if (wanted.is_erased) tokens = std::min(tokens, slot->held.tokens);
   Held next = PrefixOf(wanted, slot->held, tokens, slot->changed);
-  // The server went on in the middle of what was there, so it has a checkpoint there.
-  const bool is_point = options_.goes_on_at_points && tokens > 0 && tokens < slot->before_its_end;
+  // The server went on in the middle of what was there, so it has a checkpoint there; a window may do without.
+  const bool has_points = options_.goes_on_at_points && options_.window == 0;
+  const bool is_point = has_points && tokens > 0 && tokens < slot->before_its_end;
   if (is_point && (next.points.empty() || next.points.back() < tokens)) next.points.push_back(tokens);
   Replace(slot->held, std::move(next));
 }
@@ -411,7 +394,7 @@ void SlotTable::OnForeign(Slot& slot, const SlotState& state) {
   SetUse(slot, state.is_busy ? SlotUse::kForeign : SlotUse::kIdle);
   slot.save_due.reset();
   const std::uint32_t kept = state.is_busy ? std::min(state.kept_tokens, slot.held.tokens) : 0;
-  if (has_memory_ && state.is_busy && LosesMost(slot.held.tokens, kept)) Keep(slot.held);
+  if (has_memory_ && state.is_busy && SlotChoice::LosesMost(slot.held, kept)) Keep(slot.held);
   Held next = slot.held;
   next.has_more = true;
   next.tokens = kept;
@@ -435,12 +418,20 @@ void SlotTable::OnEngineRestart(Instant) {
 
 // ---- what routers are told ----
 
-void SlotTable::Enter(const Held& held) {
+void SlotTable::Enter(Held& held) {
   std::size_t first = held.hashes.size();  // of the new ones
+  held.told.clear();
   for (std::size_t i = 0; i < held.hashes.size(); ++i) {
-    if (blocks_[held.hashes[i]]++ > 0) continue;
+    Block& block = blocks_[held.hashes[i]];
+    if (block.is_open && !options_.goes_on_at_points) AddRun(held.told, {i + 1, i + 1});
+    if (block.holders++ > 0) continue;
     first = std::min(first, i);
     digest_ = digest_ ^ held.hashes[i];
+  }
+  for (const std::size_t end : options_.goes_on_at_points ? EndsOf(held) : std::vector<std::size_t>()) {
+    Block& block = blocks_.at(held.hashes[end - 1]);
+    ++block.ends;
+    if (block.is_open) AddRun(held.told, {end, end});
   }
   open_may_differ_ = true;
   // A holder of a block holds all before it, so the new ones are the last.
@@ -449,15 +440,23 @@ void SlotTable::Enter(const Held& held) {
 
 void SlotTable::Leave(const Held& held) {
   std::vector<BlockHash> removed;
+  std::vector<BlockHash> closed;
+  for (const std::size_t end : options_.goes_on_at_points ? EndsOf(held) : std::vector<std::size_t>()) {
+    Block& block = blocks_.at(held.hashes[end - 1]);
+    if (--block.ends > 0 || block.holders == 1 || !std::exchange(block.is_open, false)) continue;
+    closed.push_back(held.hashes[end - 1]);
+  }
   for (std::size_t i = held.hashes.size(); i-- > 0;) {
     const auto block = blocks_.find(held.hashes[i]);
-    if (--block->second > 0) continue;
+    if (--block->second.holders > 0) continue;
     digest_ = digest_ ^ held.hashes[i];
+    if (block->second.is_open) resumable_digest_ = resumable_digest_ ^ held.hashes[i];
     removed.push_back(held.hashes[i]);
     blocks_.erase(block);
-    if (open_.erase(held.hashes[i]) > 0) resumable_digest_ = resumable_digest_ ^ held.hashes[i];
   }
+  for (const BlockHash hash : closed) resumable_digest_ = resumable_digest_ ^ hash;
   open_may_differ_ = true;
+  Tell(wire::CacheEvent::Kind::kUnresumable, closed);
   Tell(wire::CacheEvent::Kind::kRemoved, removed);
 }
 
@@ -467,41 +466,30 @@ void SlotTable::Replace(Held& held, Held next) {
   held = std::move(next);
 }
 
-// Asks the choice itself: a prompt that ends a little behind the point gets a slot that has as much of it.
-void SlotTable::FindOpen(const Held& held, std::unordered_set<BlockHash, BlockHashHasher>& open) const {
-  const bool any_idle =
-      std::any_of(slots_.begin(), slots_.end(), [](const Slot& s) { return s.use == SlotUse::kIdle; });
-  std::vector<std::uint32_t> points = held.points;
-  points.push_back(held.tokens);
-  for (const std::uint32_t point : points) {
-    const std::size_t whole = std::min<std::size_t>(point / kGrainTokens, held.hashes.size());
-    if (whole == 0 || open.contains(held.hashes[whole - 1])) continue;
-    const std::size_t common = std::min<std::size_t>((point + kGrainTokens - 1) / kGrainTokens, held.hashes.size());
-    const Prompt prompt{
-        .root = held.root, .hashes = std::span(held.hashes).first(common), .tokens = point + kGrainTokens};
-    const std::optional<Choice> best = BestSlot(prompt, any_idle ? Among::kIdle : Among::kAll, now_);
-    if (best && best->expected >= whole * kGrainTokens) open.insert(held.hashes[whole - 1]);
-  }
-}
-
+// Only blocks whose answer differs from what is told are looked up.
 void SlotTable::TellOpen() {
-  if (!options_.goes_on_at_points || !std::exchange(open_may_differ_, false)) return;
-  std::unordered_set<BlockHash, BlockHashHasher> open;
-  for (const Slot& slot : slots_) FindOpen(slot.held, open);
-  for (const Held& held : memory_) FindOpen(held, open);
-  const auto behind = [](const auto& these, const auto& those) {
-    std::vector<BlockHash> more;
-    std::copy_if(these.begin(), these.end(), std::back_inserter(more),
-                 [&those](BlockHash hash) { return !those.contains(hash); });
-    return more;
+  if (!std::exchange(open_may_differ_, false)) return;
+  std::vector<std::vector<BlockRun>> open = FindOpen(Choices(now_));
+  std::vector<BlockHash> opened;
+  std::vector<BlockHash> closed;
+  std::size_t number = 0;
+  const auto tell = [&](Held& held) {
+    std::vector<BlockRun>& runs = open[number++];
+    if (runs == held.told) return;
+    const auto set = [&](std::size_t block, bool is_open, std::vector<BlockHash>& changed) {
+      const BlockHash hash = held.hashes[block - 1];
+      if (std::exchange(blocks_.at(hash).is_open, is_open) == is_open) return;
+      changed.push_back(hash);
+      resumable_digest_ = resumable_digest_ ^ hash;
+    };
+    ForBlocksBeyond(held.told, runs, [&](std::size_t block) { set(block, false, closed); });
+    ForBlocksBeyond(runs, held.told, [&](std::size_t block) { set(block, true, opened); });
+    held.told = std::move(runs);
   };
-  const std::vector<BlockHash> opened = behind(open, open_);
-  const std::vector<BlockHash> closed = behind(open_, open);
+  for (Slot& slot : slots_) tell(slot.held);
+  for (Held& held : memory_) tell(held);
   Tell(wire::CacheEvent::Kind::kUnresumable, closed);
   Tell(wire::CacheEvent::Kind::kResumable, opened);
-  for (const BlockHash hash : opened) resumable_digest_ = resumable_digest_ ^ hash;
-  for (const BlockHash hash : closed) resumable_digest_ = resumable_digest_ ^ hash;
-  open_ = std::move(open);
 }
 
 void SlotTable::Tell(wire::CacheEvent::Kind kind, std::span<const BlockHash> hashes, std::size_t position) {
@@ -555,6 +543,12 @@ std::vector<wire::StoredRun> SlotTable::Snapshot() const {
   return runs;
 }
 
-std::vector<BlockHash> SlotTable::Resumable() const { return {open_.begin(), open_.end()}; }
+std::vector<BlockHash> SlotTable::Resumable() const {
+  std::vector<BlockHash> open;
+  for (const auto& [hash, block] : blocks_) {
+    if (block.is_open) open.push_back(hash);
+  }
+  return open;
+}
 
 }  // namespace roost::worker::adapters

@@ -14,8 +14,8 @@
 // tasks are seen on the server's page.
 //
 // Where layers have windows or a recurrent state (`goes_on_at_points`), the server goes on only at the end of what a
-// slot holds or at one of its checkpoints. Routers are told of those for which a prompt would get that slot, not of
-// those in a slot that holds too much else.
+// slot holds or at one of its checkpoints. As resumable routers are told of those for which a prompt would get that
+// slot, not of those in a slot that holds too much else; of full attention likewise, block by block (open_blocks.h).
 //
 // With a shelf (slot_shelf.h) sequences are also on disk. A slot is saved once it was idle for a while, or before a
 // request takes it, where what that may spare is more than the time in which the server does nothing else. A request
@@ -35,7 +35,6 @@
 #include <optional>
 #include <span>
 #include <unordered_map>
-#include <unordered_set>
 #include <vector>
 
 #include "common/base/clock.h"
@@ -45,6 +44,7 @@
 #include "worker/adapters/block_source.h"
 #include "worker/adapters/engine_protocol.h"
 #include "worker/adapters/http_port.h"
+#include "worker/adapters/slots/slot_choice.h"
 #include "worker/adapters/slots/slot_files.h"
 #include "worker/adapters/slots/slot_shelf.h"
 
@@ -136,7 +136,7 @@ class SlotTable final : public BlockSource {
   [[nodiscard]] std::vector<wire::StoredRun> Snapshot() const override;
   [[nodiscard]] BlockHash digest() const override { return digest_; }
   [[nodiscard]] std::size_t block_count() const override { return blocks_.size(); }
-  [[nodiscard]] bool has_checkpoints() const override { return options_.goes_on_at_points; }
+  [[nodiscard]] bool has_checkpoints() const override { return true; }
   [[nodiscard]] std::vector<BlockHash> Resumable() const override;
   [[nodiscard]] BlockHash resumable_digest() const override { return resumable_digest_; }
   [[nodiscard]] DiskView disk(Instant now) const override { return shelf_ ? shelf_->view(now) : DiskView(); }
@@ -145,18 +145,9 @@ class SlotTable final : public BlockSource {
   [[nodiscard]] SlotTable* slots() override { return this; }
 
  private:
-  // A sequence that a slot or the memory holds.
-  struct Held {
-    BlockHash root;
-    BlockHash tenant = {};
-    std::vector<BlockHash> hashes = {};
-    std::uint32_t tokens = 0;
-    std::vector<std::uint32_t> points = {};  // token counts of checkpoints, ascending
-    bool has_more = false;                   // there may be more tokens behind those that are known
-    std::uint32_t hits = 0;
-    Instant used = {};
-    std::optional<Instant> returns = {};  // when its session should
-  };
+  using Held = HeldSequence;
+  using Prompt = SlotChoice::Prompt;
+  using Among = SlotChoice::Among;
   struct Wanted {
     CallId call{0};
     BlockHash root;
@@ -186,38 +177,27 @@ class SlotTable final : public BlockSource {
     std::optional<Instant> save_due = {};  // none: what it holds was looked at, or is not known
     bool to_erase = false;                 // by the server, once no request of ours is there
   };
-  // The part of a request that decides where it goes.
-  struct Prompt {
-    BlockHash root;
-    std::span<const BlockHash> hashes = {};
-    std::uint32_t tokens = 0;
-    bool finds_prefix = true;
-  };
   struct Choice {
     std::size_t slot = 0;
     double price = 0;
     std::uint32_t found = 0;           // in the slot
-    std::uint32_t expected = 0;        // there or in memory
     const SavedSlot* saved = nullptr;  // to restore first
   };
 
   [[nodiscard]] static Prompt PromptOf(const Wanted& wanted);
-  [[nodiscard]] std::uint32_t FoundIn(const Prompt& prompt, const Held& held) const;
-  // The entry of memory that has most of it; its index.
-  [[nodiscard]] std::optional<std::size_t> InMemory(const Prompt& prompt) const;
-  enum class Among { kIdle, kAll };
-  [[nodiscard]] std::optional<Choice> BestSlot(const Prompt& prompt, Among among, Instant now) const;
+  [[nodiscard]] std::uint32_t FoundIn(const Prompt& prompt, const Held& held) const {
+    return SlotChoice::FoundIn(rules_, prompt, held);
+  }
+  // All slots as they are now.
+  [[nodiscard]] SlotChoice Choices(Instant now) const;
   [[nodiscard]] std::optional<Choice> Best(const Prompt& prompt, Instant now) const;
-  [[nodiscard]] static bool UsesMemory(const Prompt& prompt, const Held& held, std::uint32_t found);
-  // The price of losing all beyond `found`, in tokens to compute.
-  [[nodiscard]] double LossOf(const Held& held, std::uint32_t found, Instant now) const;
   [[nodiscard]] std::uint32_t busy_count() const;
   // In tokens to compute, for all requests that wait meanwhile.
   [[nodiscard]] double TokensOf(double seconds, double seconds_per_token) const;
   [[nodiscard]] double RestorePrice(const SavedSlot& saved, Instant now) const;
-  void ConsiderShelf(const Prompt& prompt, Instant now, std::optional<Choice>& best) const;
+  void ConsiderShelf(const Prompt& prompt, const SlotChoice& choices, Instant now, std::optional<Choice>& best) const;
   enum class Saving { kNo, kNotNow, kYes };
-  [[nodiscard]] Saving SavingOf(const Held& held, std::uint32_t found, Instant now) const;
+  [[nodiscard]] Saving SavingOf(std::size_t slot, std::uint32_t found, Instant now) const;
   [[nodiscard]] std::optional<SavedSlot> SaveOf(const Held& held);
   // Places it, after a move if there is one to make.
   [[nodiscard]] Grant Begin(const Choice& choice, Wanted wanted, Instant now);
@@ -232,15 +212,20 @@ class SlotTable final : public BlockSource {
   void SetUse(Slot& slot, SlotUse use);
 
   // Blocks of which routers are told follow the sequences that are held.
-  void Enter(const Held& held);
+  void Enter(Held& held);
   void Leave(const Held& held);
   void Replace(Held& held, Held next);
-  // Adds the blocks behind which a request would go on in what it holds.
-  void FindOpen(const Held& held, std::unordered_set<BlockHash, BlockHashHasher>& open) const;
   void TellOpen();
   void Tell(wire::CacheEvent::Kind kind, std::span<const BlockHash> hashes, std::size_t position = 0);
 
+  struct Block {
+    std::uint32_t holders = 0;
+    std::uint32_t ends = 0;  // of those that end or have a checkpoint there
+    bool is_open = false;    // told as resumable
+  };
+
   const Options options_;
+  const SlotChoice::Rules rules_;
   std::vector<Slot> slots_;
   std::deque<Wanted> queue_;
   std::deque<Held> memory_;  // the oldest first
@@ -250,11 +235,10 @@ class SlotTable final : public BlockSource {
   const std::unique_ptr<SlotShelf> shelf_;  // may be null
   double seconds_per_token_ = 0;
 
-  Instant now_ = {};                                                      // of the last change
-  bool open_may_differ_ = false;                                          // from open_
-  std::unordered_map<BlockHash, std::uint32_t, BlockHashHasher> blocks_;  // and how many sequences have each
-  std::unordered_set<BlockHash, BlockHashHasher> open_;                   // that are told as resumable
-  std::vector<wire::CacheEvent> events_;                                  // since the last TakeEvents
+  Instant now_ = {};              // of the last change
+  bool open_may_differ_ = false;  // from what is told
+  std::unordered_map<BlockHash, Block, BlockHashHasher> blocks_;
+  std::vector<wire::CacheEvent> events_;  // since the last TakeEvents
   BlockHash digest_;
   BlockHash resumable_digest_;
 };

@@ -35,25 +35,26 @@ double SlotTable::RestorePrice(const SavedSlot& saved, Instant now) const {
   return TokensOf(shelf_->RestoreSeconds(saved.bytes, now), seconds_per_token_ > 0 ? seconds_per_token_ : then);
 }
 
-void SlotTable::ConsiderShelf(const Prompt& prompt, Instant now, std::optional<Choice>& best) const {
+void SlotTable::ConsiderShelf(const Prompt& prompt, const SlotChoice& choices, Instant now,
+                              std::optional<Choice>& best) const {
   if (shelf_ == nullptr || !best || !prompt.finds_prefix) return;
   const SlotShelf::Match match = shelf_->Find(prompt.root, prompt.hashes, prompt.tokens);
   if (match.saved == nullptr) return;
   const double price = static_cast<double>(prompt.tokens - match.tokens) + RestorePrice(*match.saved, now);
   for (std::size_t i = 0; i < slots_.size(); ++i) {
     if (slots_[i].use != SlotUse::kIdle) continue;
-    const Choice choice{
-        .slot = i, .price = price + LossOf(slots_[i].held, 0, now), .found = match.tokens, .saved = match.saved};
+    const Choice choice{.slot = i, .price = price + choices.LossOf(i, 0), .found = match.tokens, .saved = match.saved};
     if (choice.price < best->price) best = choice;
   }
 }
 
-SlotTable::Saving SlotTable::SavingOf(const Held& held, std::uint32_t found, Instant now) const {
+SlotTable::Saving SlotTable::SavingOf(std::size_t slot, std::uint32_t found, Instant now) const {
+  const Held& held = slots_[slot].held;
   const std::uint32_t there = std::max(found, shelf_->Holds(held.root, held.hashes, held.tokens));
   if (held.hashes.empty() || held.tokens < there + kLeastSavedTokens) return Saving::kNo;
   if (!shelf_->takes_saves(now)) return Saving::kNotNow;
   const double cost = TokensOf(shelf_->SaveSeconds(held.tokens, now), seconds_per_token_);
-  const double gain = LossOf(held, found, now) * (held.tokens - there) / (held.tokens - found);
+  const double gain = Choices(now).LossOf(slot, found) * (held.tokens - there) / (held.tokens - found);
   return gain >= cost ? Saving::kYes : Saving::kNotNow;
 }
 
@@ -67,7 +68,7 @@ std::optional<SlotMove> SlotTable::NextSave(Instant now) {
   for (std::size_t i = 0; i < slots_.size(); ++i) {
     Slot& slot = slots_[i];
     if (slot.use != SlotUse::kIdle || !slot.save_due || now < *slot.save_due) continue;
-    const Saving saving = SavingOf(slot.held, 0, now);
+    const Saving saving = SavingOf(i, 0, now);
     slot.save_due.reset();
     if (saving == Saving::kNotNow) slot.save_due = now + shelf_->options().save_after;
     if (saving != Saving::kYes) continue;
