@@ -15,7 +15,7 @@ BlockPublisher::BlockPublisher(PrefixCache& cache, ReadableBlocks* readable) : c
   if (readable_ != nullptr) cache_.NoteChanges(changes_);
 }
 
-// What was committed since the last look has arrived, and is written by the step that begins.
+// Blocks that were committed since the last look have arrived: the step that begins writes them.
 void BlockPublisher::OnBegin() {
   ++begun_count_;
   if (readable_ != nullptr) TakeChanges();
