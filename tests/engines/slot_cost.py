@@ -10,6 +10,7 @@ import contextlib
 import http.client
 import itertools
 import json
+import pathlib
 import random
 import statistics
 import sys
@@ -18,12 +19,11 @@ import threading
 import time
 import urllib.parse
 
-from adapter_cost import cpu_seconds
 from llama_cpp_test import LlamaServer
 from openai_test import Cluster, wait_until
 from slot_sessions import words
 
-LONG_TOKENS = 400
+TOKENS, LONG_TOKENS = 32, 400
 SLOTS = ("--slots", "3", "--context", "12288", "--cache-ram", "0")
 
 
@@ -41,6 +41,12 @@ def stream(port, text, tokens):
             if any(choice.get("delta", {}).get("content") for choice in event.get("choices", [])):
                 times.append(time.perf_counter() - begin)
         return times, found
+
+
+def processor_seconds(daemon):
+    """Of all its threads, finer than the clock's ticks."""
+    tasks = pathlib.Path(f"/proc/{daemon.process.pid}/task").glob("*/schedstat")
+    return sum(int(task.read_text().split()[0]) for task in tasks) / 1e9
 
 
 def gaps(times):
@@ -70,14 +76,17 @@ def cost(count):
     try:
         with fleet() as (port, router, worker):
             firsts, between = {"direct": [], "through": []}, {"direct": [], "through": []}
-            before = [cpu_seconds(daemon.process) for daemon in (router, worker)]
+            spent = [0.0, 0.0]
             for _ in range(count):
                 text = words(draw, 200)
                 for way, at in (("direct", direct.port), ("through", port)):
-                    times, _ = stream(at, text, 32)
+                    before = [processor_seconds(daemon) for daemon in (router, worker)]
+                    times, _ = stream(at, text, TOKENS)
                     firsts[way].append(times[0])
                     between[way] += gaps(times)
-            spent = [cpu_seconds(daemon.process) - earlier for daemon, earlier in zip((router, worker), before, strict=True)]
+                    if way == "through":
+                        after = [processor_seconds(daemon) for daemon in (router, worker)]
+                        spent = [sum(each) - earlier for *each, earlier in zip(spent, after, before, strict=True)]
     finally:
         direct.kill()
     for name, seconds in zip(("router", "worker"), spent, strict=True):
