@@ -30,16 +30,6 @@ struct SavingsOptions {
   std::uint64_t cache_tokens = 0;  // of each worker
 };
 
-// Shares of a recording's prompt tokens that simulated workers find in their caches. The shadow round robin of a ledger
-// sees the caches as the router has filled them; this one has filled its own.
-struct OwnCaches {
-  double routed_hit_ratio = 0;
-  double round_robin_hit_ratio = 0;
-
-  // The share of what the cache saved that round robin would not have saved.
-  [[nodiscard]] double beyond_share() const;
-};
-
 // By tenant, key and model.
 using LedgerTotals = std::map<std::tuple<std::string, std::string, std::string>, router::LedgerCounts>;
 
@@ -55,9 +45,6 @@ struct LedgerSum {
 
 // The seconds of "90m", "24h" or "30d". kInvalidArgument names `since`.
 [[nodiscard]] Result<std::int64_t> SecondsOf(const std::string& since);
-
-// Errors name the option or the recording.
-[[nodiscard]] Result<OwnCaches> SimulateOwnCaches(const SavingsOptions& options);
 
 [[nodiscard]] std::string FormatSavings(const LedgerTotals& totals, double price_per_worker_hour);
 

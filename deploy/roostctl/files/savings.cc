@@ -80,6 +80,37 @@ LedgerCounts SumOf(const LedgerTotals& totals) {
   return all;
 }
 
+// Shares of a recording's prompt tokens that simulated workers find in their caches. The shadow round robin of a ledger
+// sees the caches as the router has filled them; this one has filled its own.
+struct OwnCaches {
+  double routed_hit_ratio = 0;
+  double round_robin_hit_ratio = 0;
+
+  // The share of what the cache saved that round robin would not have saved.
+  [[nodiscard]] double beyond_share() const {
+    return routed_hit_ratio > 0 ? std::max(0.0, 1 - round_robin_hit_ratio / routed_hit_ratio) : 0;
+  }
+};
+
+// Errors name the option or the recording.
+Result<OwnCaches> SimulateOwnCaches(const SavingsOptions& options) {
+  if (options.worker_count == 0) return InvalidArgument("workers", "--recording needs the number of workers");
+  constexpr std::uint64_t kFewestTokens = 1024;
+  if (options.cache_tokens < kFewestTokens) {
+    return InvalidArgument("cache-tokens", "--recording needs the tokens that each worker keeps, {} or more",
+                           kFewestTokens);
+  }
+  SimulateOptions simulation;
+  simulation.trace = options.recording;
+  simulation.format = "roost";
+  simulation.utilisation = 0;  // the recorded times
+  simulation.policies = {"cache-aware", "round-robin"};
+  simulation.worker_count = options.worker_count;
+  simulation.cache_tokens = options.cache_tokens;
+  ROOST_ASSIGN_OR_RETURN(const std::vector<simulate::Outcome> outcomes, SimulateQuietly(simulation));
+  return OwnCaches{.routed_hit_ratio = outcomes[0].hit_ratio, .round_robin_hit_ratio = outcomes[1].hit_ratio};
+}
+
 std::string OwnCachesLine(const SavingsOptions& options, const OwnCaches& own, const LedgerCounts& all) {
   const double beyond = all.saved_seconds * own.beyond_share();
   std::string line = fmt::format(
@@ -185,28 +216,6 @@ std::string FormatSavings(const LedgerTotals& totals, double price) {
     table += TableLine(Printable(tenant), Printable(key), Printable(model), counts, price);
   }
   return table + TableLine("all", "", "", SumOf(totals), price);
-}
-
-double OwnCaches::beyond_share() const {
-  return routed_hit_ratio > 0 ? std::max(0.0, 1 - round_robin_hit_ratio / routed_hit_ratio) : 0;
-}
-
-Result<OwnCaches> SimulateOwnCaches(const SavingsOptions& options) {
-  if (options.worker_count == 0) return InvalidArgument("workers", "--recording needs the number of workers");
-  constexpr std::uint64_t kFewestTokens = 1024;
-  if (options.cache_tokens < kFewestTokens) {
-    return InvalidArgument("cache-tokens", "--recording needs the tokens that each worker keeps, {} or more",
-                           kFewestTokens);
-  }
-  SimulateOptions simulation;
-  simulation.trace = options.recording;
-  simulation.format = "roost";
-  simulation.utilisation = 0;  // the recorded times
-  simulation.policies = {"cache-aware", "round-robin"};
-  simulation.worker_count = options.worker_count;
-  simulation.cache_tokens = options.cache_tokens;
-  ROOST_ASSIGN_OR_RETURN(const std::vector<simulate::Outcome> outcomes, SimulateQuietly(simulation));
-  return OwnCaches{.routed_hit_ratio = outcomes[0].hit_ratio, .round_robin_hit_ratio = outcomes[1].hit_ratio};
 }
 
 int RunSavings(const SavingsOptions& options, std::int64_t unix_seconds, std::ostream& out, std::ostream& err) {

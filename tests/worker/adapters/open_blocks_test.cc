@@ -118,22 +118,23 @@ Counts Compare(std::uint64_t seed, bool goes_on_at_points) {
   return counts;
 }
 
-TEST(OpenBlocksTest, CheckpointsAreThoseOfANaiveSearch) {
+Counts CompareAll(bool goes_on_at_points) {
   Counts all;
   for (std::uint64_t seed = 0; seed < 3000 && !::testing::Test::HasFailure(); ++seed) {
-    const Counts one = Compare(seed, true);
+    const Counts one = Compare(seed, goes_on_at_points);
     all = {all.open + one.open, all.closed + one.closed};
   }
+  return all;
+}
+
+TEST(OpenBlocksTest, CheckpointsAreThoseOfANaiveSearch) {
+  const Counts all = CompareAll(true);
   EXPECT_GT(all.open, 30'000U);
   EXPECT_GT(all.closed, 10'000U);
 }
 
 TEST(OpenBlocksTest, BlocksAreThoseOfANaiveSearch) {
-  Counts all;
-  for (std::uint64_t seed = 0; seed < 3000 && !::testing::Test::HasFailure(); ++seed) {
-    const Counts one = Compare(seed, false);
-    all = {all.open + one.open, all.closed + one.closed};
-  }
+  const Counts all = CompareAll(false);
   EXPECT_GT(all.open, 200'000U);
   EXPECT_GT(all.closed, 100'000U);
 }

@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::size_t kNoSlot = std::numeric_limits<std::size_t>::max();
 
-bool IsSorted(const HeldSequence& one, const HeldSequence& other) {
+bool ComesBefore(const HeldSequence& one, const HeldSequence& other) {
   if (one.root != other.root) return one.root < other.root;
   const std::size_t common = CommonBlocks(one.hashes, other.hashes);
   const std::size_t end = std::min(one.hashes.size(), other.hashes.size());
@@ -84,7 +84,7 @@ OpenSearch::OpenSearch(const SlotChoice& choice)
     if (!held.hashes.empty()) order_.push_back({.held = &held, .number = number});
     ++number;
   }
-  std::sort(order_.begin(), order_.end(), [](const Entry& a, const Entry& b) { return IsSorted(*a.held, *b.held); });
+  std::sort(order_.begin(), order_.end(), [](const Entry& a, const Entry& b) { return ComesBefore(*a.held, *b.held); });
   shared_.resize(order_.size() + 1);
   for (std::size_t i = 1; i < order_.size(); ++i) shared_[i] = CommonOf(*order_[i - 1].held, *order_[i].held);
 }
