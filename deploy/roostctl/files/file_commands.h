@@ -69,7 +69,7 @@ extern const Command kSavingsCommand;
 
 struct LintOptions {
   std::string recording;
-  std::vector<std::string> tenants;             // whose names are shown where no key is known: there are hashes alone
+  std::vector<std::string> tenants = {};        // whose names are shown where no key is known: there are hashes alone
   std::uint64_t prefill_tokens_per_second = 0;  // 0: shares alone are printed
   std::uint64_t most = 10;                      // places that are printed
 };

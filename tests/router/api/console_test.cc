@@ -204,12 +204,11 @@ TEST_F(ConsoleTest, WithoutKeysABrowserMayNotReadTheDataByAnotherName) {
 // The router itself refuses it, whatever the browser asks before.
 TEST_F(ConsoleTest, WithoutKeysAPageOfAnotherSiteGivesNoOrders) {
   const auto status_of = [](Api& api, Listener listener, const char* origin) {
-    const HttpRequest head{.method = "POST",
-                           .path = listener == Listener::kApi ? "/v1/completions" : "/admin/v1/cordon",
-                           .headers = {{"Host", "127.0.0.1:8001"},
-                                       {"Content-Type", "application/json"},
-                                       {"Content-Length", "2"},
-                                       {"Origin", origin}}};
+    HttpRequest head;
+    head.method = "POST";
+    head.path = listener == Listener::kApi ? "/v1/completions" : "/admin/v1/cordon";
+    head.headers = {
+        {"Host", "127.0.0.1:8001"}, {"Content-Type", "application/json"}, {"Content-Length", "2"}, {"Origin", origin}};
     const HeadVerdict verdict = api.CheckHead(listener, head);
     return verdict.refusal ? verdict.refusal->status : 200;
   };

@@ -160,7 +160,7 @@ TEST(ChainSearchTest, StaysWithinTheChainWhateverChangesMeanwhile) {
     EXPECT_EQ(stretches.front().end, length);
     EXPECT_GE(stretches.back().end, 1U);
     // A chain without changes has one stretch, which has what was read of the last block.
-    if (stretches.size() > 1) EXPECT_EQ(stretches.back().holders, chain.first_answer) << "seed " << seed;
+    EXPECT_TRUE(stretches.size() == 1 || stretches.back().holders == chain.first_answer) << "seed " << seed;
   }
 }
 

@@ -190,7 +190,10 @@ TEST(RecorderTest, WhenAFullDiskHasRoomAgainItGoesOnWithWholeLines) {
   auto recorder = Recorder::Open({.path = path, .on_outcome = [&](RecordOutcome) { told.set_value(); }}).value();
   const auto record = [&](const std::string& model) {
     told = {};
-    recorder->TryRecord({.model = model, .block_tokens = kBlockTokens});
+    RequestRecord next;
+    next.model = model;
+    next.block_tokens = kBlockTokens;
+    recorder->TryRecord(std::move(next));
     told.get_future().wait();
   };
   record("first");

@@ -107,8 +107,10 @@ TEST_F(DecisionAuditTest, TheWaitForBlocksThatComeIsNotSaved) {
 }
 
 TEST_F(DecisionAuditTest, WithoutKnownSpeedsNoSecondsAreSaved) {
+  WorkerView unknown;
+  unknown.slot = WorkerSlot(1);
   FleetView fleet;
-  fleet.Set({.slot = WorkerSlot(1)});
+  fleet.Set(unknown);
   const RouteQuery query = Query();
   const Decision decision = Decide(query, fleet, WorkerSlot(1), DecisionReason::kOnlyWorker);
   const CacheSavings savings = SavingsOf(WorthOf(fleet, decision, auditor_.Audit(query, fleet, decision)), 1600);

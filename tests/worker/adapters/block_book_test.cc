@@ -276,11 +276,12 @@ TEST(BlockBookRankTest, ANamedRankIsFollowedThoughAnotherStoresFirst) {
   testing_support::Followed followed(
       {.block_tokens = kBookTokens, .default_root = kBookDefault, .max_blocks = kBookBlocks, .rank = 1});
   const auto stored = [](std::uint32_t rank) {
-    return Stored{.place = {.rank = rank},
-                  .hashes = {"a"},
-                  .parent = std::nullopt,
-                  .token_ids = Tokens(100, 1),
-                  .block_tokens = kBookTokens};
+    Stored run;
+    run.place.rank = rank;
+    run.hashes = {"a"};
+    run.token_ids = Tokens(100, 1);
+    run.block_tokens = kBookTokens;
+    return run;
   };
   followed.Apply({stored(0)});
   EXPECT_THAT(followed.receiver.hashes(), IsEmpty());

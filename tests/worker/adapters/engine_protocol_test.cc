@@ -278,7 +278,9 @@ TEST(EngineProtocolTest, AnotherEngineThanBeforeIsNoticed) {
 EngineFacts OpenAiFacts(std::string_view models, std::string_view props = "") {
   EngineFacts facts;
   EXPECT_TRUE(OpenAiProtocol().ReadFacts("/v1/models", models, facts).ok());
-  if (!props.empty()) EXPECT_TRUE(OpenAiProtocol().ReadFacts("/props", props, facts).ok());
+  if (!props.empty()) {
+    EXPECT_TRUE(OpenAiProtocol().ReadFacts("/props", props, facts).ok());
+  }
   return facts;
 }
 

@@ -280,7 +280,7 @@ TEST_F(ForwardCallsTest, RandomCutsAndCreditsLoseNothing) {
       } else if (read == answer.size() && answer.empty()) {
         End(call);
       } else {
-        const std::uint32_t more = draw() % 200'000;
+        const std::uint32_t more = static_cast<std::uint32_t>(draw() % 200'000);
         calls_.Grant(Key(id), more);
         credit += more;
       }

@@ -102,8 +102,7 @@ Counts Compare(std::uint64_t seed, bool goes_on_at_points) {
   }
   const SlotChoice::Rules rules{.goes_on_at_points = goes_on_at_points,
                                 .window = rng.Below(2) == 0 ? 0U : static_cast<std::uint32_t>(rng.Below(400))};
-  const SlotChoice choice(rules, {.sequences = memory, .has_shown = rng.Below(2) == 0, .counts = rng.Below(5) > 0},
-                          std::move(offers));
+  const SlotChoice choice(rules, {.sequences = memory, .has_shown = rng.Below(3) > 0}, std::move(offers));
   const std::vector<std::vector<BlockRun>> found = FindOpen(choice);
   EXPECT_EQ(found.size(), slots.size() + memory.size());
   Counts counts;

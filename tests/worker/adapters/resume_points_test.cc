@@ -244,7 +244,7 @@ Score Play(const Layout& layout, Duplicates duplicates, std::uint64_t seed) {
       const std::uint32_t promise = Promise(followed.receiver, prompt);
       const auto size = static_cast<std::uint32_t>(prompt.size());
       const HitGuess guess = followed.book.Guess(HashBlocks(kRoot, prompt, kGrain), size);
-      if (followed.book.has_checkpoints()) EXPECT_EQ(guess.tokens, promise);
+      EXPECT_TRUE(!followed.book.has_checkpoints() || guess.tokens == promise);
       EXPECT_LE(guess.dropped, guess.tokens);
       ++score.prompts;
       score.hits += hit > 0 ? 1 : 0;
@@ -337,7 +337,7 @@ TEST(ResumePointsTest, RecordedEventsPromiseTheRecordedHits) {
     fmt::print("{}: {} of {} promises are the hit, {} hits, {} over\n", name, score.equal, score.prompts, score.hits,
                score.over);
     EXPECT_EQ(score.over, 0) << name;
-    if (lost == 0) EXPECT_GE(score.equal, score.prompts * 995 / 1000) << name;
+    EXPECT_TRUE(lost > 0 || score.equal >= score.prompts * 995 / 1000) << name;
   }
 }
 

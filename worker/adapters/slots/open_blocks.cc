@@ -141,7 +141,7 @@ bool OpenSearch::IsOpen(std::size_t blocks) const {
 }
 
 std::uint32_t OpenSearch::Remembered(std::size_t blocks, std::size_t least) const {
-  if (!choice_.memory().counts) return 0;
+  if (!choice_.memory().has_shown) return 0;
   std::uint32_t most = 0;
   const auto look = [&](std::size_t entry, std::size_t common) {
     if (order_[entry].slot != kNoSlot) return;

@@ -67,7 +67,7 @@ SlotChoice::Best SlotChoice::Price(const Prompt& prompt, std::size_t slot, std::
 
 std::optional<SlotChoice::Best> SlotChoice::Of(const Prompt& prompt, Among among) const {
   const std::optional<std::size_t> entry =
-      memory_.counts ? InMemory(rules_, prompt, memory_.sequences) : std::optional<std::size_t>();
+      memory_.has_shown ? InMemory(rules_, prompt, memory_.sequences) : std::optional<std::size_t>();
   const std::uint32_t remembered = entry ? FoundIn(rules_, prompt, memory_.sequences[*entry]) : 0;
   std::optional<Best> best;
   for (std::size_t i = 0; i < offers_.size(); ++i) {

@@ -143,9 +143,7 @@ SlotChoice SlotTable::Choices(Instant now) const {
       offer.most_loss = TokensOf(shelf_->RestoreSeconds(shelf_->BytesOf(held.tokens), now), seconds_per_token_);
     }
   }
-  // Until the server's memory has shown itself, what lies on disk is surer.
-  const bool counts = shelf_ == nullptr || memory_has_shown_;
-  return {rules_, {.sequences = memory_, .has_shown = memory_has_shown_, .counts = counts}, std::move(offers)};
+  return {rules_, {.sequences = memory_, .has_shown = memory_has_shown_}, std::move(offers)};
 }
 
 std::optional<SlotTable::Choice> SlotTable::Best(const Prompt& prompt, Instant now) const {
