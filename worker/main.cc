@@ -137,6 +137,15 @@ void AwaitHandover(WorkerGroup& workers, const WorkerOptions& options, Instant d
   }
 }
 
+// Stays until what waits for the disk is written, so that the next start is warm; otherwise as AwaitHandover.
+void AwaitDisk(WorkerGroup& workers, Instant drain_end, Termination& termination) {
+  constexpr std::chrono::milliseconds kLook{50};
+  const SteadyClock clock;
+  while (clock.Now() < drain_end && !workers.WriteOut()) {
+    if (termination.Wait(kLook, 2)) return;
+  }
+}
+
 int Run(const WorkerOptions& options, Termination& termination, ServiceNotifier& notifier) {
   Result<std::vector<WorkerSetup>> setups = PrepareWorkers(options);
   if (!setups.ok()) return CanNotStart(setups.error(), ExitCodeOf(setups.error()));
@@ -146,8 +155,10 @@ int Run(const WorkerOptions& options, Termination& termination, ServiceNotifier&
   Service(*workers, termination, notifier).Serve(options);
   LogInfo("worker drains");
   const Instant drain_end = SteadyClock().Now() + FromSeconds(options.drain_timeout_seconds);
+  (void)workers->WriteOut();  // begins
   const bool drained = Drain(*workers, options, termination);
   if (drained) AwaitHandover(*workers, options, drain_end, termination);
+  if (drained) AwaitDisk(*workers, drain_end, termination);
   workers->Stop();
   LogInfo("worker ends");
   return drained ? 0 : 1;

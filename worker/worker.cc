@@ -389,6 +389,10 @@ bool WorkerGroup::WaitForHandedOver(std::chrono::milliseconds timeout) {
                      [&](const auto& worker) { return worker->WaitForHandedOver(timeout); });
 }
 
+bool WorkerGroup::WriteOut() {
+  return std::count_if(workers_.begin(), workers_.end(), [](const auto& worker) { return !worker->WriteOut(); }) == 0;
+}
+
 void WorkerGroup::Stop() {
   for (const auto& worker : workers_) worker->Stop();
   listener_.reset();

@@ -78,6 +78,7 @@ class OwnEngine final : public WorkerEngine {
   // Null: there is none.
   [[nodiscard]] const DiskCache* disk() const { return disk_.get(); }
   [[nodiscard]] DiskStart Disk() override;
+  [[nodiscard]] bool WriteOut() override { return disk_ == nullptr || disk_->WriteOut(); }
 
  private:
   std::unique_ptr<FrameWiper> MakeWiper();
@@ -140,6 +141,8 @@ class Worker {
   [[nodiscard]] bool WaitForHandedOver(std::chrono::milliseconds timeout) {
     return link_thread_->WaitForHandedOver(timeout);
   }
+  // What waits for a disk is written as fast as that goes. True once nothing waits.
+  [[nodiscard]] bool WriteOut() { return engine_->WriteOut(); }
   // Says goodbye to the routers and ends. Requests that still run are cut off. Idempotent.
   void Stop();
 
@@ -203,6 +206,7 @@ class WorkerGroup {
   [[nodiscard]] bool is_sole() const;  // any of them
   [[nodiscard]] bool WaitForDrained(std::chrono::milliseconds timeout);
   [[nodiscard]] bool WaitForHandedOver(std::chrono::milliseconds timeout);
+  [[nodiscard]] bool WriteOut();
   void Stop();
 
   [[nodiscard]] std::span<const std::unique_ptr<Worker>> workers() const { return workers_; }

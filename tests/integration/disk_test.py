@@ -73,6 +73,13 @@ class DiskTest(unittest.TestCase):
         self.assertEqual(metric_of(worker, "roost_worker_disk_available"), 1)
         self.assertEqual(metric_of(worker, "roost_worker_mirror_losses_total"), 0)
 
+    def test_before_it_ends_a_worker_writes_what_waits(self):
+        worker = self.start("--disk-write-rate", 1000)
+        blocks = self.ask().usage()["prompt_tokens"] // BLOCK_TOKENS
+        self.assertLess(metric_of(worker, "roost_worker_disk_blocks"), blocks)
+        self.assertEqual(worker.stop(), 0)
+        self.assertGreaterEqual(self.start().wait_for_log("blocks on disk")["blocks"], blocks)
+
     def test_without_transfer_and_without_events_it_is_warm_too(self):
         for flags in (["--transfer", "off"], ["--cache-events", "off"]):
             worker = self.start(*flags)

@@ -138,6 +138,12 @@ void DiskCache::WakeNow() {
   wake_();
 }
 
+bool DiskCache::WriteOut() {
+  const std::lock_guard lock(write_mutex_);
+  if (!writes_out_.exchange(true)) write_changed_.notify_one();
+  return is_off_ || is_full_ || (queue_.empty() && !is_writing_);
+}
+
 DiskCounts DiskCache::counts() const {
   DiskCounts counts;
   for (std::size_t i = 0; i < dropped_.size(); ++i) counts.dropped[i] = dropped_[i].load();
@@ -164,7 +170,8 @@ void DiskCache::Write() {
       WakeNow();
       lock.lock();
     }
-    const auto has_erasure = [&] { return stopping_ || !erases_.empty(); };
+    const bool is_bounded = !writes_out_;
+    const auto has_erasure = [&] { return stopping_ || !erases_.empty() || (is_bounded && writes_out_); };
     if (has_blocks || !unfinished_.empty()) {
       const Instant next = !has_blocks           ? next_removal_
                            : unfinished_.empty() ? pace_.next()
@@ -179,6 +186,7 @@ void DiskCache::Write() {
 
 bool DiskCache::WriteNext() {
   if (EndErasures()) return true;
+  if (writes_out_) pace_.Lift();
   std::optional<EraseTask> task;
   std::optional<DiskBlock> block;
   {
@@ -199,21 +207,26 @@ bool DiskCache::WriteNext() {
     NoteFailure(prepared.error());
     return true;
   }
-  said_full_ = false;
+  is_full_ = false;
   CountWritten(prepared->written_bytes);
   if (prepared->room == DiskStore::Room::kWorked) return true;
   {
     const std::lock_guard lock(write_mutex_);
     block = queue_.Pop();
+    is_writing_ = block.has_value();
   }
-  return !block || WriteBlock(*block);
+  if (!block) return true;
+  WriteBlock(*block);
+  const std::lock_guard lock(write_mutex_);
+  is_writing_ = false;
+  return true;
 }
 
 // A block that is there already is not written again.
-bool DiskCache::WriteBlock(const DiskBlock& block) {
-  if (store_->Use(block.hash)) return true;
+void DiskCache::WriteBlock(const DiskBlock& block) {
+  if (store_->Use(block.hash)) return;
   std::optional<FrameBuffer> copy = memory_->Take([this] { return !stopping_; });
-  if (!copy) return true;
+  if (!copy) return;
   if (!store_->Takes(block)) {
     CountDrop(DiskDrop::kOrphan, 1);
   } else if (!readable_.Read(block.hash, block.tenant, *copy)) {
@@ -223,7 +236,6 @@ bool DiskCache::WriteBlock(const DiskBlock& block) {
   } else {
     CountWritten(store_->frame_bytes());
   }
-  return true;
 }
 
 void DiskCache::CountWritten(std::uint64_t bytes) {
@@ -271,7 +283,7 @@ void DiskCache::NoteFailure(const Error& error) {
   const bool is_full = error.code == ErrorCode::kOverloaded;
   pace_.PauseUntil(clock_.Now() + (is_full ? Duration(kFullPause) : Duration(kErrorPause)));
   if (!is_full) return NoteError(error);
-  if (std::exchange(said_full_, true)) return;
+  if (is_full_.exchange(true)) return;
   LogWarning("the disk of blocks is full: nothing is written until there is space", {{"why", error.ToString()}});
 }
 

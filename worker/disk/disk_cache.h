@@ -111,6 +111,9 @@ class DiskCache final : public DiskSource {
 
   // ---- any thread ----
 
+  // Before the worker ends: from now on what waits is written without the bound of the rate. True once nothing does,
+  // or while nothing can be written.
+  [[nodiscard]] bool WriteOut();
   [[nodiscard]] DiskCounts counts() const;
   [[nodiscard]] std::uint64_t frame_bytes() const { return store_->frame_bytes(); }
   // The frames of blocks between pool and disk.
@@ -140,7 +143,7 @@ class DiskCache final : public DiskSource {
   void Read();
   void CarryOut(const EraseTask& task);
   [[nodiscard]] bool EndErasures();
-  [[nodiscard]] bool WriteBlock(const DiskBlock& block);
+  void WriteBlock(const DiskBlock& block);
   void CountWritten(std::uint64_t bytes);
   void NoteFailure(const Error& error);
   void NoteError(const Error& error);
@@ -162,6 +165,8 @@ class DiskCache final : public DiskSource {
   bool is_hidden_ = false;  // the engine's
   std::atomic<bool> stopping_ = false;
   std::atomic<bool> is_off_ = false;
+  std::atomic<bool> is_full_ = false;  // and nothing was written since
+  std::atomic<bool> writes_out_ = false;
   std::atomic<std::uint32_t> wrong_count_ = 0;  // erasures to come, of blocks that may be wrong
   std::atomic<bool> has_news_ = false;
   std::atomic<std::uint64_t> written_bytes_ = 0;
@@ -172,11 +177,11 @@ class DiskCache final : public DiskSource {
   mutable std::mutex write_mutex_;
   std::condition_variable write_changed_;
   WriteQueue queue_;                          // guarded by write_mutex_
+  bool is_writing_ = false;                   // a block that was taken from it; guarded by write_mutex_
   std::deque<EraseTask> erases_;              // guarded by write_mutex_
   WritePace pace_;                            // the writer's
   std::vector<DiskNews::Erased> unfinished_;  // the writer's: their files are still there
   Instant next_removal_{};                    // the writer's
-  bool said_full_ = false;                    // the writer's
   Instant last_wake_{};                       // the writer's
 
   mutable std::mutex read_mutex_;

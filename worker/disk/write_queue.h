@@ -120,11 +120,16 @@ class WritePace {
     next_ = std::max(next_, now - kBurst) + FromSeconds(seconds);
   }
   void PauseUntil(Instant end) { next_ = end; }
+  // There is no bound from now on, and a pause is over.
+  void Lift() {
+    if (bytes_per_second_ > 0) next_ = {};
+    bytes_per_second_ = 0;
+  }
 
  private:
   static constexpr std::chrono::seconds kBurst{1};
 
-  const std::uint64_t bytes_per_second_;
+  std::uint64_t bytes_per_second_;
   Instant next_{};
 };
 

@@ -33,6 +33,8 @@ class WorkerEngine {
   // The memory of each GPU, in order, before the first step; none on the CPU or if another process has them.
   [[nodiscard]] virtual std::vector<kernels::MemoryUse> DeviceMemory() const { return {}; }
   [[nodiscard]] virtual DiskStart Disk() { return {}; }
+  // Before the end: what waits for its disk is written as fast as that goes. True once nothing waits.
+  [[nodiscard]] virtual bool WriteOut() { return true; }
 };
 
 // Parts of the worker that makes the engine; they outlive it.

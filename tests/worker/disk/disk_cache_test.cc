@@ -116,6 +116,34 @@ TEST_F(DiskCacheTest, WritesKeepToTheirRate) {
   EXPECT_EQ(cache_->counts().written_bytes, 3 * frame);
 }
 
+TEST_F(DiskCacheTest, BeforeTheEndAllIsWrittenWithoutTheBound) {
+  cache_.reset();
+  Make(kTestSizes.frame_bytes());  // one block a second
+  EXPECT_TRUE(cache_->WriteOut()) << "nothing waits";
+  cache_.reset();
+  Make(kTestSizes.frame_bytes());
+  const TestChain chain(6);
+  PutInPool(chain);
+  clock_.Advance(std::chrono::seconds(100));
+  Offer(chain);
+  WriteAll();
+  EXPECT_EQ(cache_->CountFront(chain.chain), 2U);
+  EXPECT_FALSE(cache_->WriteOut());
+  WriteAll();
+  EXPECT_EQ(cache_->CountFront(chain.chain), 6U);
+  EXPECT_TRUE(cache_->WriteOut());
+}
+
+TEST_F(DiskCacheTest, TheEndDoesNotWaitForAFullDisk) {
+  const TestChain chain(4);
+  PutInPool(chain);
+  Offer(chain);
+  EXPECT_FALSE(cache_->WriteOut());
+  files_->is_full = true;
+  WriteAll();
+  EXPECT_TRUE(cache_->WriteOut());
+}
+
 TEST_F(DiskCacheTest, NewsTellOfTheSetInOrder) {
   const TestChain chain(3);
   Keep(chain);

@@ -65,7 +65,7 @@ class SlotChoice {
   };
   struct Memory {
     const std::deque<HeldSequence>& sequences;
-    bool has_shown = false;  // until then nobody counts on it: the server may have none
+    bool has_shown = false;  // until then it does not count: the server may have none
   };
   struct Best {
     std::size_t slot = 0;
