@@ -14,6 +14,9 @@ cmake --build --preset release
 echo "nightly.sh: built in $SECONDS s"
 # Spoilt pulls and killed workers, of which CI tries a few.
 export ROOST_TRANSFER_ROUNDS=100 ROOST_APART_ROUNDS=20
+# Other seeds of whole models each night.
+export ROOST_TRAVEL_SEEDS=40 ROOST_TRAVEL_FIRST_SEED=$(($(date +%s) / 86400 * 40))
+echo "nightly.sh: blocks travel with seeds from $ROOST_TRAVEL_FIRST_SEED on"
 code=0
 python3 tests/run_ctest.py build/release --no-tests=error --timeout 1800 --parallel "$(nproc)" "$@" || code=$?
 echo "nightly.sh: all of it in $SECONDS s"
