@@ -141,7 +141,7 @@ class Worker {
   [[nodiscard]] bool WaitForHandedOver(std::chrono::milliseconds timeout) {
     return link_thread_->WaitForHandedOver(timeout);
   }
-  // What waits for a disk is written as fast as that goes. True once nothing waits.
+  // Writes what waits for a disk, as fast as that goes, from now on. True once nothing waits.
   [[nodiscard]] bool WriteOut() { return engine_->WriteOut(); }
   // Says goodbye to the routers and ends. Requests that still run are cut off. Idempotent.
   void Stop();

@@ -2,10 +2,11 @@
 llama_cpp.sh --cost CHATS.
 
 Of chats in turns, direct and through router and worker: the first token, the time between tokens, and the processor time of both
-daemons. Of one long answer, while other chats are saved to disk and restored in turns, and while they only run: the time between
+daemons; the latter also of chats that run sixteen at a time, before the double. Of one long answer, while other chats are saved to disk and restored in turns, and while they only run: the time between
 its tokens.
 """
 
+import concurrent.futures
 import contextlib
 import http.client
 import itertools
@@ -20,10 +21,13 @@ import time
 import urllib.parse
 
 from llama_cpp_test import LlamaServer
-from openai_test import Cluster, wait_until
+from openai_test import Cluster, Server, wait_until
 from slot_sessions import words
+from slots_test import DEMO_MODEL
 
 TOKENS, LONG_TOKENS = 32, 400
+CLIENTS = 16
+CHATS_BESIDE = 20  # so that each of four is restored several times
 SLOTS = ("--slots", "3", "--context", "12288", "--cache-ram", "0")
 
 
@@ -58,14 +62,13 @@ def p99(values):
 
 
 @contextlib.contextmanager
-def fleet(*worker_flags, server_flags=()):
-    """A server with a worker beside it: the router's port, and both daemons."""
+def fleet(server, *worker_flags, model=""):
+    """A worker beside the server: the router's port, and both daemons."""
     with contextlib.ExitStack() as stack:
-        server = LlamaServer(*SLOTS, *server_flags)
         stack.callback(server.kill)
         cluster = stack.enter_context(Cluster())
         router = cluster.start_router()
-        worker = cluster.start_worker("box", "--engine", "llama.cpp", "--engine-url", f"http://127.0.0.1:{server.port}", *worker_flags, model="")
+        worker = cluster.start_worker("box", "--engine", "llama.cpp", "--engine-url", f"http://127.0.0.1:{server.port}", *worker_flags, model=model)
         wait_until(lambda: [w["ready"] for w in router.workers()] == [True], "a ready worker")
         yield urllib.parse.urlparse(router.url).port, router, worker
 
@@ -74,7 +77,7 @@ def cost(count):
     draw = random.Random(1)
     direct = LlamaServer(*SLOTS)
     try:
-        with fleet() as (port, router, worker):
+        with fleet(LlamaServer(*SLOTS)) as (port, router, worker):
             firsts, between = {"direct": [], "through": []}, {"direct": [], "through": []}
             spent = [0.0, 0.0]
             for _ in range(count):
@@ -96,12 +99,25 @@ def cost(count):
     print(f"figure slots_added_p99_between_tokens_ms {1000 * (p99(between['through']) - p99(between['direct'])):.2f} ms")
 
 
+def cost_of_many(count):
+    with fleet(Server("--slots", str(CLIENTS), "--context", "65536", "--prefill-us", "0"), model=DEMO_MODEL) as (port, *daemons):
+        draw = random.Random(3)
+        texts = [words(draw, 200) for _ in range(count)]
+        before = [processor_seconds(daemon) for daemon in daemons]
+        with concurrent.futures.ThreadPoolExecutor(CLIENTS) as clients:
+            list(clients.map(lambda text: stream(port, text, TOKENS), texts))
+        spent = [processor_seconds(daemon) - earlier for daemon, earlier in zip(daemons, before, strict=True)]
+    for name, seconds in zip(("router", "worker"), spent, strict=True):
+        print(f"figure slots_{name}_cpu_ms_of_{CLIENTS} {1000 * seconds / count:.2f} ms", flush=True)
+
+
 def stalls(on_disk):
     """Seconds between the tokens of long answers beside four chats that share the other two slots, and how many of these were found:
     with slots on disk all that was restored."""
     with tempfile.TemporaryDirectory() as folder:
         shelf = ("--slot-directory", folder, "--slot-bytes", "2000000000", "--slot-save-after", "0.2") if on_disk else ()
-        with fleet(*shelf, server_flags=("--slot-save-path", folder) if on_disk else ()) as (port, *_):
+        server = LlamaServer(*SLOTS, *(("--slot-save-path", folder) if on_disk else ()))
+        with fleet(server, *shelf) as (port, *_):
             draw = random.Random(2)
             others = [words(draw, 500) for _ in range(4)]
             ended = threading.Event()
@@ -118,7 +134,7 @@ def stalls(on_disk):
             times = []
             asking.start()
             try:
-                for _ in range(5):
+                while len(found) < CHATS_BESIDE:
                     times += gaps(stream(port, words(draw, 20), LONG_TOKENS)[0])
             finally:
                 ended.set()
@@ -128,6 +144,7 @@ def stalls(on_disk):
 
 def main():
     cost(int(sys.argv[1]))
+    cost_of_many(10 * int(sys.argv[1]))
     for on_disk in (False, True):
         times, found = stalls(on_disk)
         name = "disk" if on_disk else "chats"

@@ -33,7 +33,7 @@ class WorkerEngine {
   // The memory of each GPU, in order, before the first step; none on the CPU or if another process has them.
   [[nodiscard]] virtual std::vector<kernels::MemoryUse> DeviceMemory() const { return {}; }
   [[nodiscard]] virtual DiskStart Disk() { return {}; }
-  // Before the end: what waits for its disk is written as fast as that goes. True once nothing waits.
+  // Before the end: writes what waits for its disk, as fast as that goes, from now on. True once nothing waits.
   [[nodiscard]] virtual bool WriteOut() { return true; }
 };
 
