@@ -80,7 +80,7 @@ FAULTS = (
         "worker/engine/engine_step.cc",
         (("  model.Compute(batch, draws);\n", "  model.Compute(batch, draws);\n  next.writes.clear();\n"),),
         "worker_engine_travelling_test",
-        "TravellingBlocksTest.FramesAreFreeOnceTheStepThatWritesTheirBlocksHasFinished",
+        "TravellingBlocksTest.FramesAreFreeAndBlocksReadableOnceTheStepThatWritesThemHasFinished",
     ),
     Fault(
         "a rank takes its neighbour's heads",
