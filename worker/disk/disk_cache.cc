@@ -171,15 +171,15 @@ void DiskCache::Write() {
       lock.lock();
     }
     const bool is_bounded = !writes_out_;
-    const auto has_erasure = [&] { return stopping_ || !erases_.empty() || (is_bounded && writes_out_); };
+    const auto has_more_to_do = [&] { return stopping_ || !erases_.empty() || (is_bounded && writes_out_); };
     if (has_blocks || !unfinished_.empty()) {
       const Instant next = !has_blocks           ? next_removal_
                            : unfinished_.empty() ? pace_.next()
                                                  : std::min(pace_.next(), next_removal_);
       const Duration pause = std::max<Duration>(next - clock_.Now(), std::chrono::microseconds(1));
-      (void)write_changed_.wait_for(lock, pause, has_erasure);
+      (void)write_changed_.wait_for(lock, pause, has_more_to_do);
     } else {
-      write_changed_.wait(lock, [&] { return has_erasure() || (!queue_.empty() && !is_off_); });
+      write_changed_.wait(lock, [&] { return has_more_to_do() || (!queue_.empty() && !is_off_); });
     }
   }
 }
