@@ -74,7 +74,8 @@ def run(build, arguments, listed):
         return code, []
     told = outputs(build)  # which the next call of ctest writes anew
     labels = labels_of(build)
-    again = [name for name in failed if labels[name] & RUN_AGAIN and not CRASHED.search(told.get(name, ""))]
+    # A test whose output is lost may have crashed: it stays red.
+    again = [name for name in failed if labels[name] & RUN_AGAIN and name in told and not CRASHED.search(told[name])]
     flaky = [name for name in again if ctest(build, "-R", f"^{re.escape(name)}$").returncode == 0]
     for name in flaky:
         known = name in listed

@@ -141,8 +141,12 @@ void AwaitHandover(WorkerGroup& workers, const WorkerOptions& options, Instant d
 void AwaitDisk(WorkerGroup& workers, Instant drain_end, Termination& termination) {
   constexpr std::chrono::milliseconds kLook{50};
   const SteadyClock clock;
-  while (clock.Now() < drain_end && !workers.WriteOut()) {
-    if (termination.Wait(kLook, 2)) return;
+  if (workers.WriteOut()) return;
+  LogInfo("blocks that wait for the disk are written before the end");
+  while (!workers.WriteOut()) {
+    if (!termination.Wait(kLook, 2) && clock.Now() < drain_end) continue;
+    LogWarning("blocks that wait for the disk are dropped");
+    return;
   }
 }
 

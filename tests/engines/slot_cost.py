@@ -2,8 +2,8 @@
 llama_cpp.sh --cost CHATS.
 
 Of chats in turns, direct and through router and worker: the first token, the time between tokens, and the processor time of both
-daemons; the latter also of chats that run sixteen at a time, before the double. Of one long answer, while other chats are saved to disk and restored in turns, and while they only run: the time between
-its tokens.
+daemons. That processor time of chats that run sixteen at a time, before the double. Of one long answer, while other chats are
+saved to disk and restored in turns, and while they only run: the time between its tokens.
 """
 
 import concurrent.futures

@@ -120,7 +120,7 @@ class WritePace {
     next_ = std::max(next_, now - kBurst) + FromSeconds(seconds);
   }
   void PauseUntil(Instant end) { next_ = end; }
-  // There is no bound from now on, and a pause is over.
+  // There is no bound from now on, nor a wait for it.
   void Lift() {
     if (bytes_per_second_ > 0) next_ = {};
     bytes_per_second_ = 0;
