@@ -2,8 +2,9 @@
 llama_cpp.sh --cost CHATS.
 
 Of chats in turns, direct and through router and worker: the first token, the time between tokens, and the processor time of both
-daemons. That processor time of chats that run sixteen at a time, before the double. Of one long answer, while other chats are
-saved to disk and restored in turns, and while they only run: the time between its tokens.
+daemons; beside it that of two nginx in a row, which pass on what they do not read, where nginx is installed. The daemons'
+processor time of chats that run sixteen at a time, before the double. Of one long answer, while other chats are saved to disk and
+restored in turns, and while they only run: the time between its tokens.
 """
 
 import concurrent.futures
@@ -13,7 +14,9 @@ import itertools
 import json
 import pathlib
 import random
+import shutil
 import statistics
+import subprocess
 import sys
 import tempfile
 import threading
@@ -21,13 +24,14 @@ import time
 import urllib.parse
 
 from llama_cpp_test import LlamaServer
-from openai_test import Cluster, Server, wait_until
+from openai_test import Cluster, Server, free_port, wait_until
 from slot_sessions import words
 from slots_test import DEMO_MODEL
 
 TOKENS, LONG_TOKENS = 32, 400
 CLIENTS = 16
 CHATS_BESIDE = 20  # so that each of four is restored several times
+NGINX = shutil.which("nginx", path="/usr/sbin:/usr/bin")
 SLOTS = ("--slots", "3", "--context", "12288", "--cache-ram", "0")
 
 
@@ -47,9 +51,9 @@ def stream(port, text, tokens):
         return times, found
 
 
-def processor_seconds(daemon):
+def processor_seconds(process):
     """Of all its threads, finer than the clock's ticks."""
-    tasks = pathlib.Path(f"/proc/{daemon.process.pid}/task").glob("*/schedstat")
+    tasks = pathlib.Path(f"/proc/{process.pid}/task").glob("*/schedstat")
     return sum(int(task.read_text().split()[0]) for task in tasks) / 1e9
 
 
@@ -70,30 +74,62 @@ def fleet(server, *worker_flags, model=""):
         router = cluster.start_router()
         worker = cluster.start_worker("box", "--engine", "llama.cpp", "--engine-url", f"http://127.0.0.1:{server.port}", *worker_flags, model=model)
         wait_until(lambda: [w["ready"] for w in router.workers()] == [True], "a ready worker")
-        yield urllib.parse.urlparse(router.url).port, router, worker
+        yield urllib.parse.urlparse(router.url).port, router.process, worker.process
+
+
+@contextlib.contextmanager
+def nginx(to):
+    """One before a port, which passes on at once what it gets: its own port, and its process."""
+    with tempfile.TemporaryDirectory() as folder:
+        port = free_port()
+        paths = "".join(f"{name}_temp_path {folder}/{name};" for name in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi"))
+        pathlib.Path(folder, "nginx.conf").write_text(f"""
+            daemon off; master_process off; pid {folder}/pid; error_log {folder}/log; events {{ }}
+            http {{
+              access_log off; {paths}
+              upstream server {{ server 127.0.0.1:{to}; keepalive 8; }}
+              server {{
+                listen 127.0.0.1:{port};
+                location / {{ proxy_pass http://server; proxy_http_version 1.1; proxy_set_header Connection ""; proxy_buffering off; }}
+              }}
+            }}""")
+        with subprocess.Popen([NGINX, "-c", f"{folder}/nginx.conf"], stderr=subprocess.DEVNULL) as process:
+            try:
+                wait_until(lambda: answers(port), "nginx")
+                yield port, process
+            finally:
+                process.kill()
+
+
+def answers(port):
+    with contextlib.suppress(OSError), contextlib.closing(http.client.HTTPConnection("127.0.0.1", port, timeout=10)) as connection:
+        connection.request("GET", "/health")
+        return connection.getresponse().status == 200
 
 
 def cost(count):
     draw = random.Random(1)
     direct = LlamaServer(*SLOTS)
-    try:
-        with fleet(LlamaServer(*SLOTS)) as (port, router, worker):
-            firsts, between = {"direct": [], "through": []}, {"direct": [], "through": []}
-            spent = [0.0, 0.0]
-            for _ in range(count):
-                text = words(draw, 200)
-                for way, at in (("direct", direct.port), ("through", port)):
-                    before = [processor_seconds(daemon) for daemon in (router, worker)]
-                    times, _ = stream(at, text, TOKENS)
-                    firsts[way].append(times[0])
-                    between[way] += gaps(times)
-                    if way == "through":
-                        after = [processor_seconds(daemon) for daemon in (router, worker)]
-                        spent = [sum(each) - earlier for *each, earlier in zip(spent, after, before, strict=True)]
-    finally:
-        direct.kill()
-    for name, seconds in zip(("router", "worker"), spent, strict=True):
-        print(f"figure slots_{name}_cpu_ms_per_chat {1000 * seconds / count:.2f} ms")
+    with contextlib.ExitStack() as stack:
+        stack.callback(direct.kill)
+        port, *daemons = stack.enter_context(fleet(LlamaServer(*SLOTS)))
+        ways = {"direct": (direct.port, []), "through": (port, daemons)}
+        if NGINX:
+            second, *processes = stack.enter_context(nginx(direct.port))
+            first, *more = stack.enter_context(nginx(second))
+            ways["nginx"] = (first, more + processes)
+        firsts, between, spent = [{way: [] for way in ways} for _ in range(3)]
+        for _ in range(count):
+            text = words(draw, 200)
+            for way, (at, processes) in ways.items():
+                before = [processor_seconds(process) for process in processes]
+                times, _ = stream(at, text, TOKENS)
+                spent[way].append([processor_seconds(process) - earlier for process, earlier in zip(processes, before, strict=True)])
+                firsts[way].append(times[0])
+                between[way] += gaps(times)
+    for way, names in (("through", ("router", "worker")), ("nginx", ("first_nginx", "second_nginx"))):
+        for name, seconds in zip(names, zip(*spent.get(way, []), strict=True), strict=False):
+            print(f"figure slots_{name}_cpu_ms_per_chat {1000 * statistics.mean(seconds):.2f} ms")
     added = statistics.median(firsts["through"]) - statistics.median(firsts["direct"])
     print(f"figure slots_added_ttft_ms {1000 * added:.2f} ms")
     print(f"figure slots_added_p99_between_tokens_ms {1000 * (p99(between['through']) - p99(between['direct'])):.2f} ms")
@@ -103,10 +139,10 @@ def cost_of_many(count):
     with fleet(Server("--slots", str(CLIENTS), "--context", "65536", "--prefill-us", "0"), model=DEMO_MODEL) as (port, *daemons):
         draw = random.Random(3)
         texts = [words(draw, 200) for _ in range(count)]
-        before = [processor_seconds(daemon) for daemon in daemons]
+        before = [processor_seconds(process) for process in daemons]
         with concurrent.futures.ThreadPoolExecutor(CLIENTS) as clients:
             list(clients.map(lambda text: stream(port, text, TOKENS), texts))
-        spent = [processor_seconds(daemon) - earlier for daemon, earlier in zip(daemons, before, strict=True)]
+        spent = [processor_seconds(process) - earlier for process, earlier in zip(daemons, before, strict=True)]
     for name, seconds in zip(("router", "worker"), spent, strict=True):
         print(f"figure slots_{name}_cpu_ms_of_{CLIENTS} {1000 * seconds / count:.2f} ms", flush=True)
 

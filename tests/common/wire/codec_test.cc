@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <future>
 #include <set>
 #include <span>
 #include <string>
@@ -70,6 +71,17 @@ TEST(CodecTest, EveryMessageReadsBackEqual) {
     ExpectRoundTrip(random.Worker());
     ExpectRoundTrip(random.Router());
     ExpectRoundTrip(random.Peer());
+  }
+}
+
+TEST(CodecTest, NothingStaysOfTheMessagesBefore) {
+  for (std::uint64_t seed = 0; seed < 100; ++seed) {
+    SCOPED_TRACE(seed);
+    RandomMessages random(seed);
+    const WorkerMessage message = random.Worker();
+    const Bytes after_others = Encode(message);
+    const Bytes first = std::async(std::launch::async, [&] { return Encode(message); }).get();
+    EXPECT_EQ(after_others, first);
   }
 }
 

@@ -143,8 +143,6 @@ class AdapterEngine {
   [[nodiscard]] bool HasReport() const;
   // The blocks' part of the load (digest, cached and idle blocks) is the caller's.
   [[nodiscard]] StepReport TakeReport();
-  // The next report is due, although nothing else has happened.
-  void WantReport() { report_due_ = true; }
 
   [[nodiscard]] const EngineWatch& watch() const { return watch_; }
   [[nodiscard]] bool TakeRestart() { return watch_.TakeRestart(); }
