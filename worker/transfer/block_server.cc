@@ -279,8 +279,8 @@ Result<HoldOutcome> BlockServer::SendFrames(Served& served, const wire::PeerFetc
     while (true) {
       ROOST_ASSIGN_OR_RETURN(const bool is_sent, SendFrame(served, hash, fetch.tenant));
       if (is_sent) break;
-      const auto left_ms =
-          std::chrono::duration_cast<std::chrono::milliseconds>(follow_end - std::chrono::steady_clock::now());
+      // Rounded up, so that nothing is missing before its time.
+      const auto left_ms = std::chrono::ceil<std::chrono::milliseconds>(follow_end - std::chrono::steady_clock::now());
       if (stopping_ || left_ms.count() <= 0) return HoldOutcome::kMissing;
       if (blocks_.AwaitPublished(hash, fetch.tenant, std::min(left_ms, kFollowKeepAlive))) continue;
       ROOST_RETURN_IF_ERROR(CheckGoingOn(served));
