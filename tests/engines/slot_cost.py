@@ -2,9 +2,9 @@
 llama_cpp.sh --cost CHATS.
 
 Of chats in turns, direct and through router and worker: the first token, the time between tokens, and the processor time of both
-daemons; beside it that of two nginx in a row, which pass on what they do not read, where nginx is installed. The daemons'
-processor time of chats that run sixteen at a time, before the double. Of one long answer, while other chats are saved to disk and
-restored in turns, and while they only run: the time between its tokens.
+daemons; beside it that of an nginx, which passes on what it does not read, where one is installed. The daemons' processor time of
+chats that run sixteen at a time, before the double. Of one long answer, while other chats are saved to disk and restored in turns,
+and while they only run: the time between its tokens.
 """
 
 import concurrent.futures
@@ -110,39 +110,50 @@ def answers(port):
 def cost(count):
     draw = random.Random(1)
     direct = LlamaServer(*SLOTS)
-    with contextlib.ExitStack() as stack:
-        stack.callback(direct.kill)
-        port, *daemons = stack.enter_context(fleet(LlamaServer(*SLOTS)))
-        ways = {"direct": (direct.port, []), "through": (port, daemons)}
-        if NGINX:
-            second, *processes = stack.enter_context(nginx(direct.port))
-            first, *more = stack.enter_context(nginx(second))
-            ways["nginx"] = (first, more + processes)
-        firsts, between, spent = [{way: [] for way in ways} for _ in range(3)]
-        for _ in range(count):
-            text = words(draw, 200)
-            for way, (at, processes) in ways.items():
-                before = [processor_seconds(process) for process in processes]
-                times, _ = stream(at, text, TOKENS)
-                spent[way].append([processor_seconds(process) - earlier for process, earlier in zip(processes, before, strict=True)])
-                firsts[way].append(times[0])
-                between[way] += gaps(times)
-    for way, names in (("through", ("router", "worker")), ("nginx", ("first_nginx", "second_nginx"))):
-        for name, seconds in zip(names, zip(*spent.get(way, []), strict=True), strict=False):
-            print(f"figure slots_{name}_cpu_ms_per_chat {1000 * statistics.mean(seconds):.2f} ms")
+    try:
+        with fleet(LlamaServer(*SLOTS)) as (port, *daemons):
+            firsts, between = {"direct": [], "through": []}, {"direct": [], "through": []}
+            spent = []
+            for _ in range(count):
+                text = words(draw, 200)
+                for way, at in (("direct", direct.port), ("through", port)):
+                    before = [processor_seconds(daemon) for daemon in daemons]
+                    times, _ = stream(at, text, TOKENS)
+                    firsts[way].append(times[0])
+                    between[way] += gaps(times)
+                    if way == "through":
+                        spent.append([processor_seconds(daemon) - earlier for daemon, earlier in zip(daemons, before, strict=True)])
+    finally:
+        direct.kill()
+    for name, seconds in zip(("router", "worker"), zip(*spent, strict=True), strict=True):
+        print(f"figure slots_{name}_cpu_ms_per_chat {1000 * statistics.mean(seconds):.2f} ms")
     added = statistics.median(firsts["through"]) - statistics.median(firsts["direct"])
     print(f"figure slots_added_ttft_ms {1000 * added:.2f} ms")
     print(f"figure slots_added_p99_between_tokens_ms {1000 * (p99(between['through']) - p99(between['direct'])):.2f} ms")
+
+
+def cost_of_nginx(count):
+    server = LlamaServer(*SLOTS)
+    try:
+        with nginx(server.port) as (port, process):
+            draw = random.Random(1)
+            before = processor_seconds(process)
+            for _ in range(count):
+                stream(port, words(draw, 200), TOKENS)
+            spent = processor_seconds(process) - before
+    finally:
+        server.kill()
+    print(f"figure slots_nginx_cpu_ms_per_chat {1000 * spent / count:.2f} ms")
 
 
 def cost_of_many(count):
     with fleet(Server("--slots", str(CLIENTS), "--context", "65536", "--prefill-us", "0"), model=DEMO_MODEL) as (port, *daemons):
         draw = random.Random(3)
         texts = [words(draw, 200) for _ in range(count)]
-        before = [processor_seconds(process) for process in daemons]
+        before = [processor_seconds(daemon) for daemon in daemons]
         with concurrent.futures.ThreadPoolExecutor(CLIENTS) as clients:
             list(clients.map(lambda text: stream(port, text, TOKENS), texts))
-        spent = [processor_seconds(process) - earlier for process, earlier in zip(daemons, before, strict=True)]
+        spent = [processor_seconds(daemon) - earlier for daemon, earlier in zip(daemons, before, strict=True)]
     for name, seconds in zip(("router", "worker"), spent, strict=True):
         print(f"figure slots_{name}_cpu_ms_of_{CLIENTS} {1000 * seconds / count:.2f} ms", flush=True)
 
@@ -180,6 +191,8 @@ def stalls(on_disk):
 
 def main():
     cost(int(sys.argv[1]))
+    if NGINX:
+        cost_of_nginx(int(sys.argv[1]))
     cost_of_many(10 * int(sys.argv[1]))
     for on_disk in (False, True):
         times, found = stalls(on_disk)
