@@ -28,7 +28,7 @@ constexpr Duration kAtOnce = std::chrono::microseconds(500);
 void StepMeter::OnSent(CallId call, Instant now) {
   if (waiting_.empty() && running_.empty()) last_arrival_ = now;
   if (waiting_.empty()) mixed_ = Mixed{.began = now};
-  waiting_.insert(call);
+  waiting_.emplace(call, now);
 }
 
 std::uint32_t StepMeter::Step::count() const {
@@ -42,10 +42,19 @@ StepMeter::Step& StepMeter::StepOf(CallId call, std::uint32_t tokens, Instant no
   if (open_ && open_->calls.contains(call) && now - open_->arrived >= kAtOnce) Close();
   if (!open_) open_ = Step{.arrived = now};
   open_->calls[call] += tokens;
+  open_->last_arrived = now;
   return *open_;
 }
 
+bool StepMeter::BeginAStep(CallId call, Instant now) const {
+  const auto sent = waiting_.find(call);
+  if (sent != waiting_.end() && sent->second > open_->arrived) return true;
+  const double decode_seconds = decodes_.decode_step_seconds(open_->decode_tokens / open_->count());
+  return decode_seconds > 0 && ToSeconds(now - open_->last_arrived) > decode_seconds / 2;
+}
+
 void StepMeter::OnFirstTokens(CallId call, std::uint32_t prefill_tokens, std::uint32_t tokens, Instant now) {
+  if (open_ && BeginAStep(call, now)) Close();
   Step& step = StepOf(call, tokens, now);
   step.has_first_tokens = true;
   step.prefill_tokens += prefill_tokens;

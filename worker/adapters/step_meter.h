@@ -6,6 +6,9 @@
 //                                              ▲                step before to its own first arrival
 //                                  the first token of D: its prefill ends in s3, but may have run in s2 too
 //
+// D's may also be the first tokens of s3 to arrive. They begin it if D was sent after tokens of s2 had arrived, or if
+// they come nearer to the end of the next decode than to theirs.
+//
 // While a prefill is under way, other calls' steps carry parts of it of unknown size. So these steps are not reported
 // alone; the step with the first token is, with all the prompt's tokens, the mean of the decodes, and the time since
 // the prefill could begin less what the other steps take without a prefill. That is learned from steps without any
@@ -51,7 +54,8 @@ class StepMeter {
   static constexpr std::size_t kMaxKeptSteps = 16;
 
   struct Step {
-    Instant arrived{};
+    Instant arrived{};                           // its first tokens
+    Instant last_arrived = arrived;              // its last ones
     std::map<CallId, std::uint32_t> calls = {};  // and their tokens
     std::uint32_t prefill_tokens = 0;
     std::uint32_t decode_tokens = 0;
@@ -66,6 +70,8 @@ class StepMeter {
     std::uint64_t decode_tokens = 0;
   };
 
+  // Are these first tokens of a later step than the open one?
+  [[nodiscard]] bool BeginAStep(CallId call, Instant now) const;
   Step& StepOf(CallId call, std::uint32_t tokens, Instant now);
   void Close();
   void CloseWithPrefill(const Step& step);
@@ -73,7 +79,7 @@ class StepMeter {
   [[nodiscard]] double Expected(const StepSample& step);
   void Report(StepSample sample);
 
-  std::set<CallId> waiting_;  // sent, without a token
+  std::map<CallId, Instant> waiting_;  // sent then, without a token
   std::set<CallId> running_;
   std::optional<Step> open_;
   Instant last_arrival_{};  // of the step before the open one, or when the engine got work

@@ -24,6 +24,16 @@ class StepMeterTest : public ::testing::Test {
     EXPECT_NEAR(step.seconds, time, 1e-6);
   }
 
+  // A's first token, and 20 more, 10 ms apart. Returns when the last one arrives.
+  int DecodeAlone() {
+    meter_.OnSent(a_, At(0));
+    meter_.OnFirstTokens(a_, 100, 1, At(20));
+    int now = 20;
+    for (int step = 0; step < 20; ++step) meter_.OnTokens(a_, 1, At(now += 10));
+    Steps();
+    return now;
+  }
+
   const CallId a_{1};
   const CallId b_{2};
   StepMeter meter_;
@@ -98,11 +108,7 @@ TEST_F(StepMeterTest, IdleTimeIsNoPartOfAStep) {
 
 // The prompt of B runs in three steps beside the decodes of A, each 20 ms longer than a step without it.
 TEST_F(StepMeterTest, APrefillInPartsCountsWithoutTheDecodesBesideIt) {
-  meter_.OnSent(a_, At(0));
-  meter_.OnFirstTokens(a_, 100, 1, At(20));
-  int now = 20;
-  for (int step = 0; step < 20; ++step) meter_.OnTokens(a_, 1, At(now += 10));
-  Steps();
+  int now = DecodeAlone();
   meter_.OnSent(b_, At(now));
   meter_.OnTokens(a_, 1, At(now += 30));
   meter_.OnTokens(a_, 1, At(now += 30));
@@ -114,6 +120,37 @@ TEST_F(StepMeterTest, APrefillInPartsCountsWithoutTheDecodesBesideIt) {
   EXPECT_EQ(steps[1].prefill_tokens, 600U);
   EXPECT_EQ(steps[1].decode_tokens, 1U);
   EXPECT_NEAR(steps[1].seconds, 0.070, 0.005);  // 90 ms less two decodes
+}
+
+// The engine sends the tokens of a step in any order.
+TEST_F(StepMeterTest, FirstTokensMayArriveBeforeTheOthersOfTheirStep) {
+  int now = DecodeAlone();
+  for (const int sent_after : {2, -5}) {  // the arrival of the step before
+    SCOPED_TRACE(sent_after);
+    meter_.OnSent(b_, At(now + sent_after));
+    now += 100;
+    meter_.OnFirstTokens(b_, 600, 1, At(now - 1));
+    meter_.OnTokens(a_, 1, At(now));
+    meter_.OnEnd(b_);
+    meter_.OnTokens(a_, 1, At(now += 10));
+    const StepSample prefill = Steps().back();
+    EXPECT_EQ(prefill.prefill_tokens, 600U);
+    EXPECT_EQ(prefill.decode_tokens, 1U);
+    EXPECT_NEAR(prefill.seconds, 0.095, 0.003);
+    meter_.OnTokens(a_, 1, At(now += 10));
+    ExpectStep(Steps().back(), 0, 1, 0.011);
+  }
+}
+
+TEST_F(StepMeterTest, FirstTokensThatAreALittleLateAreOfTheStepBefore) {
+  int now = DecodeAlone();
+  meter_.OnSent(b_, At(now));
+  meter_.OnTokens(a_, 1, At(now += 100));
+  meter_.OnFirstTokens(b_, 600, 1, At(now + 3));
+  meter_.OnTokens(a_, 1, At(now += 10));
+  const StepSample prefill = Steps().back();
+  EXPECT_EQ(prefill.prefill_tokens, 600U);
+  EXPECT_NEAR(prefill.seconds, 0.1, 0.005);
 }
 
 // B's prompt was sent with A's, but begins after it.
