@@ -27,7 +27,8 @@ constexpr Duration kAtOnce = std::chrono::microseconds(500);
 
 void StepMeter::OnSent(CallId call, Instant now) {
   if (waiting_.empty() && running_.empty()) last_arrival_ = now;
-  if (waiting_.empty()) mixed_ = Mixed{.began = now};
+  // The prefills of an open step are still to be counted.
+  if (waiting_.empty() && !(open_ && open_->has_first_tokens)) mixed_ = Mixed{.began = now};
   waiting_.emplace(call, now);
 }
 
@@ -96,7 +97,12 @@ void StepMeter::Close() {
 
 void StepMeter::CloseWithPrefill(const Step& step) {
   const Mixed mixed = mixed_.value_or(Mixed{.began = last_arrival_});
-  mixed_ = waiting_.empty() ? std::nullopt : std::optional(Mixed{.began = step.arrived});
+  mixed_.reset();
+  if (!waiting_.empty()) {
+    const auto first = std::min_element(waiting_.begin(), waiting_.end(),
+                                        [](const auto& a, const auto& b) { return a.second < b.second; });
+    mixed_ = Mixed{.began = std::max(step.arrived, first->second)};
+  }
   const double all_seconds = ToSeconds(step.arrived - mixed.began);
   const std::uint32_t others = mixed.steps + step.count() - 1;
   const auto decodes = static_cast<std::uint32_t>((mixed.decode_tokens + step.decode_tokens) / (others + 1));

@@ -14,7 +14,7 @@
 // the prefill could begin less what the other steps take without a prefill. That is learned from steps without any
 // (RateEstimator); until it is known, such a step is not reported.
 //
-// One thread. O(calls of one step) memory; a call costs O(log of them).
+// One thread. O(calls) memory; a call costs O(log of them), the end of a prefill O(prompts that wait).
 #pragma once
 
 #include <cstddef>

@@ -153,6 +153,25 @@ TEST_F(StepMeterTest, FirstTokensThatAreALittleLateAreOfTheStepBefore) {
   EXPECT_NEAR(prefill.seconds, 0.1, 0.005);
 }
 
+TEST_F(StepMeterTest, APromptThatIsSentBeforeTheStepOfAnotherCloses) {
+  int now = DecodeAlone();
+  const CallId c{3};
+  meter_.OnSent(b_, At(now));
+  meter_.OnTokens(a_, 1, At(now += 100));
+  meter_.OnFirstTokens(b_, 600, 1, At(now));
+  meter_.OnSent(c, At(now + 5));
+  meter_.OnEnd(b_);
+  meter_.OnTokens(a_, 1, At(now += 85));
+  meter_.OnFirstTokens(c, 600, 1, At(now));
+  meter_.OnTokens(a_, 1, At(now += 10));
+  const auto steps = Steps();
+  ASSERT_EQ(steps.size(), 3U);
+  EXPECT_EQ(steps[1].prefill_tokens, 600U);
+  EXPECT_NEAR(steps[1].seconds, 0.1, 0.005);
+  EXPECT_EQ(steps[2].prefill_tokens, 600U);
+  EXPECT_NEAR(steps[2].seconds, 0.08, 1e-6);
+}
+
 // B's prompt was sent with A's, but begins after it.
 TEST_F(StepMeterTest, APromptThatWaitedCountsFromTheOneBeforeIt) {
   const CallId c{3};
