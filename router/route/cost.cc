@@ -190,7 +190,7 @@ WorkerPrices::WorkerPrices(const PromptOnWorker& prompt, const WorkerView& worke
   terms.congestion = congestion_;
   terms.pace = pace_;
   terms.answer_pace = answer_pace_;
-  const double computing_seconds = there.pulled_tokens / prefill_tokens_per_second_;
+  const double computing_seconds = there.displacing_tokens / prefill_tokens_per_second_;
   terms.displaced_seconds = (terms.congestion - 1 + stalled / kPriceOfAMiss) * computing_seconds;
 }
 
@@ -214,7 +214,7 @@ Candidate WorkerPrices::With(const PromptOnWorker& prompt) const {
   }
   const double transfer_seconds = prompt.pull.has_value() ? prompt.pull->price.seconds : 0.0;
   Fill({.tokens = candidate.matched_tokens,
-        .pulled_tokens = candidate.pulled_tokens,
+        .displacing_tokens = candidate.way() == Way::kRestore ? 0 : candidate.pulled_tokens,
         .transfer_seconds = std::max(prompt.pending_seconds, transfer_seconds)},
        candidate);
   return candidate;

@@ -24,7 +24,8 @@
 //               decodes and prompts share their steps
 //   displaced   blocks that come evict as many others, which then are nowhere else and are computed again: the cost of
 //               computing here what comes, with the congestion weight and half of its stall, less the request's own
-//               time, for which it waits for the transfer instead
+//               time, for which it waits for the transfer instead. None for blocks from its disk: what they evict goes
+//               there
 //   slo         only with bounds: an answer that breaks one is lost to its user, and counts with all of its seconds
 //               once more: the request's own, and those that run there and would break theirs because of it. An
 //               answer near a bound counts in part, from none at half of it to all at the bound
@@ -187,7 +188,7 @@ class WorkerPrices {
   // some worker's rates are known. O(prompts queued there).
   struct There {
     std::uint32_t tokens = 0;
-    std::uint32_t pulled_tokens = 0;
+    std::uint32_t displacing_tokens = 0;  // that come, and evict others for good
     double transfer_seconds = 0;
   };
   [[nodiscard]] CostTerms TermsWith(const There& there) const;

@@ -88,7 +88,7 @@ void Pulls::Improve(Candidate& candidate, double bound) {
     const std::uint32_t tokens = pull.end_block() * worker.block_tokens;
     return prices
         .TermsWith({.tokens = tokens,
-                    .pulled_tokens = tokens - candidate.matched_tokens,
+                    .displacing_tokens = tokens - candidate.matched_tokens,
                     .transfer_seconds = std::max(prompt.pending_seconds, pull.price.seconds)})
         .cost_seconds();
   };

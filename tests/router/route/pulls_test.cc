@@ -292,7 +292,7 @@ class RestoresTest : public ::testing::Test {
 };
 
 // 64 blocks take 64 ms; computing them takes 512 ms.
-TEST_F(RestoresTest, WhatTheOwnDiskHasIsPricedLikeAPull) {
+TEST_F(RestoresTest, WhatTheOwnDiskHasIsPricedByItsTransfer) {
   const Decision decision = Choose({WithDisk(Idle(0), 1e8), Idle(1)}, {OnDisk(0, kBlocks)});
   EXPECT_EQ(decision.slot, WorkerSlot(0));
   EXPECT_EQ(NameOf(decision.reason), "restore");
@@ -306,6 +306,7 @@ TEST_F(RestoresTest, WhatTheOwnDiskHasIsPricedLikeAPull) {
   EXPECT_EQ(NameOf(chosen.way()), "restore");
   EXPECT_EQ(chosen.disk_tokens, kBlocks * 16);
   EXPECT_NEAR(chosen.transfer_seconds, 0.064, 1e-6);
+  EXPECT_EQ(chosen.displaced_seconds, 0) << "what makes room goes to the disk";
   EXPECT_EQ(decision.candidates.back().way(), Way::kCompute);
 }
 
