@@ -9,8 +9,9 @@
 //
 // A pair without a rate of its own is priced with means (pair_rates.h), and its first pull measures it.
 //
-// A worker's disk is a source for this worker alone: a restore is priced like a pull, with the rate that the worker
-// tells and behind what this router's requests wait for there. The worker does it unasked, so it needs no Hold.
+// A worker's disk is a source for this worker alone: a restore is priced like a pull that displaces nothing, with the
+// rate that the worker tells and behind what this router's requests wait for there. The worker does it unasked, so it
+// needs no Hold.
 //
 // Pulls lives for one decision. O(kMaxListed + equals of the last) once, then one more cost per candidate, and for
 // those that may win O(kMaxSources) per candidate where all workers serve each other, and O(kMaxListed) at most.
