@@ -25,7 +25,7 @@
 //   displaced   blocks that come evict as many others, which then are nowhere else and are computed again: the cost of
 //               computing here what comes, with the congestion weight and half of its stall, less the request's own
 //               time, for which it waits for the transfer instead. None for blocks from its disk: what they evict goes
-//               there
+//               there too, as far as the disk may be written
 //   slo         only with bounds: an answer that breaks one is lost to its user, and counts with all of its seconds
 //               once more: the request's own, and those that run there and would break theirs because of it. An
 //               answer near a bound counts in part, from none at half of it to all at the bound

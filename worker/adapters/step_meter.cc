@@ -47,7 +47,7 @@ StepMeter::Step& StepMeter::StepOf(CallId call, std::uint32_t tokens, Instant no
   return *open_;
 }
 
-bool StepMeter::BeginAStep(CallId call, Instant now) const {
+bool StepMeter::AreOfALaterStep(CallId call, Instant now) const {
   const auto sent = waiting_.find(call);
   if (sent != waiting_.end() && sent->second > open_->arrived) return true;
   const double decode_seconds = decodes_.decode_step_seconds(open_->decode_tokens / open_->count());
@@ -55,7 +55,7 @@ bool StepMeter::BeginAStep(CallId call, Instant now) const {
 }
 
 void StepMeter::OnFirstTokens(CallId call, std::uint32_t prefill_tokens, std::uint32_t tokens, Instant now) {
-  if (open_ && BeginAStep(call, now)) Close();
+  if (open_ && AreOfALaterStep(call, now)) Close();
   Step& step = StepOf(call, tokens, now);
   step.has_first_tokens = true;
   step.prefill_tokens += prefill_tokens;

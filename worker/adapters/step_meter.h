@@ -71,7 +71,7 @@ class StepMeter {
   };
 
   // Are these first tokens of a later step than the open one?
-  [[nodiscard]] bool BeginAStep(CallId call, Instant now) const;
+  [[nodiscard]] bool AreOfALaterStep(CallId call, Instant now) const;
   Step& StepOf(CallId call, std::uint32_t tokens, Instant now);
   void Close();
   void CloseWithPrefill(const Step& step);
