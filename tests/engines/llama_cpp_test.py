@@ -129,7 +129,7 @@ class LlamaSlotDiskTest(slot_disk_test.SlotDiskSuite, unittest.TestCase):
         self.pace = ("--layers", "48", "--gguf", self.enterContext(tempfile.TemporaryDirectory()) + "/deep.gguf")
 
     def test_killed_boxes_find_their_conversations(self):
-        """Kills of the server and of both, and a worker that is told to end: the first tokens beside those of computing."""
+        """Kills of the server and of both, and both told to end: the first tokens beside those of computing."""
         router = self.disk_fleet(slot_bytes=2 << 30)
         shares, kept = [], 0
         for life in range(5):
@@ -138,6 +138,8 @@ class LlamaSlotDiskTest(slot_disk_test.SlotDiskSuite, unittest.TestCase):
             self.await_entries(4 * (life + 1))
             if life % 3 == 1:
                 self.workers[0].stop()
+                self.servers[0].process.terminate()
+                self.servers[0].process.wait(timeout=60)
             if life % 3 == 2:
                 self.workers[0].kill()
             self.servers[0].kill()
