@@ -11,7 +11,6 @@ namespace {
 
 using kernels::DType;
 
-constexpr std::uint32_t kBlockTokens = 16;
 constexpr std::uint32_t kQueryHeads = 16;
 constexpr std::uint32_t kKvHeads = 8;
 constexpr std::uint32_t kHeadDim = 128;

@@ -13,7 +13,6 @@ namespace {
 using worker::AttentionPlan;
 using worker::BatchSlice;
 
-constexpr std::uint32_t kBlockTokens = 16;
 // For 32 query heads and 8 kv heads.
 constexpr worker::AttentionPlanOptions kOptions{.block_tokens = kBlockTokens,
                                                 .query_head_count = 32,
@@ -27,7 +26,7 @@ struct Requests {
 
 // Decodes at positions from `context` on. All have the first `shared` positions in common, and each eight of them half
 // as many more, so they form a tree of two levels.
-Requests Decodes(std::uint32_t count, std::uint32_t context, std::uint32_t shared) {
+Requests DecodesOf(std::uint32_t count, std::uint32_t context, std::uint32_t shared) {
   Requests requests;
   std::uint32_t next = 0;
   for (std::uint32_t i = 0; i < count; ++i) {
@@ -63,11 +62,11 @@ void Measure(Effort effort, const char* name, const Requests& requests) {
 
 // The time to plan a step's work list before its forward begins.
 void BenchAttentionPlan(Effort effort) {
-  Measure(effort, "decode", Decodes(64, 1000, 0));
-  Measure(effort, "decode", Decodes(256, 1000, 0));
-  Measure(effort, "shared", Decodes(64, 9000, 4096));
-  Measure(effort, "shared", Decodes(256, 9000, 4096));
-  Measure(effort, "long", Decodes(4, 30000, 0));
+  Measure(effort, "decode", DecodesOf(64, 1000, 0));
+  Measure(effort, "decode", DecodesOf(256, 1000, 0));
+  Measure(effort, "shared", DecodesOf(64, 9000, 4096));
+  Measure(effort, "shared", DecodesOf(256, 9000, 4096));
+  Measure(effort, "long", DecodesOf(4, 30000, 0));
 }
 
 }  // namespace roost::bench

@@ -3,12 +3,16 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
+#include <ctime>
 #include <string_view>
 #include <vector>
 
 #include "common/base/clock.h"
 
 namespace roost::bench {
+
+inline constexpr std::uint32_t kBlockTokens = 16;  // the workers\' default
 
 // Prints "figure <name> <value> <unit>".
 void Figure(std::string_view name, double value, std::string_view unit);
@@ -30,6 +34,13 @@ double MedianSeconds(Effort effort, Work&& work) {
   }
   std::nth_element(seconds.begin(), seconds.begin() + static_cast<std::ptrdiff_t>(runs / 2), seconds.end());
   return seconds[runs / 2];
+}
+
+// Processor time of the calling thread.
+inline double ThreadSeconds() {
+  timespec time{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
 
 // The benchmarks, each in its own file.

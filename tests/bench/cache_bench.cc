@@ -22,7 +22,6 @@ using worker::BlockPool;
 using worker::BlockRef;
 using worker::PrefixCache;
 
-constexpr std::uint32_t kBlockTokens = 16;
 constexpr std::uint32_t kPromptBlocks = 512;
 
 CacheUser Prompt(std::uint64_t number) {

@@ -30,7 +30,7 @@ using workload::ContentId;
 using workload::Trace;
 using workload::TraceRequest;
 
-constexpr std::uint32_t kBlockTokens = 8;  // of the model's blocks
+constexpr std::uint32_t kModelBlockTokens = 8;  // of the model's blocks
 constexpr std::uint32_t kVocab = 97;
 constexpr BlockHash kRoot{11, 22};
 constexpr std::uint64_t kSegmentBytes = 1U << 20U;
@@ -62,13 +62,13 @@ class Life {
  public:
   Life(const Trace& trace, const Setting& setting, const MemoryFolder& folder, std::uint32_t most_blocks)
       : trace_(trace),
-        model_({.block_tokens = kBlockTokens,
+        model_({.block_tokens = kModelBlockTokens,
                 .block_count = setting.pool_blocks,
                 .vocab_size = kVocab,
-                .max_context_tokens = (most_blocks + 2) * kBlockTokens,
+                .max_context_tokens = (most_blocks + 2) * kModelBlockTokens,
                 .clock = &clock_,
                 .duration_of = [this](const worker::Batch& batch) { return PassTime(batch); }}),
-        readable_(model_.MakeBlockReader(), setting.pool_blocks, kBlockTokens) {
+        readable_(model_.MakeBlockReader(), setting.pool_blocks, kModelBlockTokens) {
     if (setting.has_disk) OpenDisk(setting, folder);
     worker::EngineOptions options{.max_batch_tokens = 1U << 20U};
     if (disk_ != nullptr) {
@@ -86,7 +86,7 @@ class Life {
     for (const ContentId id : request.blocks) AppendTokens(id, generate.prompt);
     generate.prompt.push_back(0);
     generate.root = kRoot;
-    generate.block_hashes = HashBlocks(kRoot, generate.prompt, kBlockTokens);
+    generate.block_hashes = HashBlocks(kRoot, generate.prompt, kModelBlockTokens);
     generate.sampling.temperature = 0;
     generate.max_output_tokens = 1;
     const std::uint32_t prompt_blocks = PromptBlockCount(trace_, request);
@@ -103,8 +103,8 @@ class Life {
     }
     (void)Step();  // what it leaves is offered to the disk
     counted.prompt_blocks += prompt_blocks;
-    counted.hit_blocks += std::min(cached_tokens / kBlockTokens, prompt_blocks);
-    counted.computed_blocks += (model_.computed_token_count() - computed) / kBlockTokens;
+    counted.hit_blocks += std::min(cached_tokens / kModelBlockTokens, prompt_blocks);
+    counted.computed_blocks += (model_.computed_token_count() - computed) / kModelBlockTokens;
   }
 
   void End(Counted& counted) {
@@ -136,7 +136,7 @@ class Life {
   Duration PassTime(const worker::Batch& batch) {
     std::uint64_t tokens = 0;
     for (const worker::BatchSlice& slice : batch.slices) tokens += slice.token_count;
-    for (; tokens >= kBlockTokens; tokens -= kBlockTokens) {
+    for (; tokens >= kModelBlockTokens; tokens -= kModelBlockTokens) {
       clock_.Advance(std::chrono::seconds(1));
       Write();
     }
@@ -150,7 +150,7 @@ class Life {
 
   static void AppendTokens(ContentId id, std::vector<TokenId>& to) {
     std::uint64_t rest = Mix64(id + 1);
-    for (std::uint32_t i = 0; i < kBlockTokens; ++i) {
+    for (std::uint32_t i = 0; i < kModelBlockTokens; ++i) {
       to.push_back(static_cast<TokenId>(rest % kVocab));
       rest /= kVocab;
     }

@@ -19,35 +19,29 @@
 namespace roost::bench {
 namespace {
 
-constexpr std::uint32_t kBlockCount = 2048;
-constexpr std::uint32_t kRunning = 8;
+constexpr std::uint32_t kPoolBlocks = 2048;
+constexpr std::uint32_t kAtOnce = 8;
 constexpr std::uint32_t kSharedTokens = 128;
-constexpr std::uint32_t kPromptTokens = 256;
+constexpr std::uint32_t kLongPrompt = 256;
 constexpr std::uint32_t kOutputs = 64;
 constexpr BlockHash kRoot{1, 1};
-
-double ThreadSeconds() {
-  timespec time{};
-  ROOST_CHECK(clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time) == 0);
-  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
-}
 
 std::unique_ptr<worker::Model> MakeModel() {
   auto backend = kernels::Backend::Open(kernels::CpuOps(), {.thread_count = 1}).value();
   const kernels::DType dtype = backend.ops().preferred_dtype(backend.device());
   return worker::Transformer::Create(std::move(backend), DemoLike(), worker::RandomWeights(1),
                                      {.block_tokens = kBlockTokens,
-                                      .block_count = kBlockCount,
+                                      .block_count = kPoolBlocks,
                                       .max_context_tokens = 1024,
                                       .compute_dtype = dtype})
       .value();
 }
 
-class Station {
+class DiskStation {
  public:
-  explicit Station(bool has_disk)
-      : model_(MakeModel()), readable_(model_->MakeBlockReader(), kBlockCount, kBlockTokens) {
-    worker::EngineOptions options{.max_batch_tokens = 512, .max_running_requests = kRunning};
+  explicit DiskStation(bool has_disk)
+      : model_(MakeModel()), readable_(model_->MakeBlockReader(), kPoolBlocks, kBlockTokens) {
+    worker::EngineOptions options{.max_batch_tokens = 512, .max_running_requests = kAtOnce};
     options.plan_ahead = true;
     if (has_disk) {
       OpenDisk();
@@ -63,7 +57,7 @@ class Station {
   double Run(std::uint32_t step_count) {
     const double begin = ThreadSeconds();
     for (std::uint32_t step = 0; step < step_count; ++step) {
-      while (under_way_ < kRunning) Submit();
+      while (under_way_ < kAtOnce) Submit();
       engine_->TakeNews();
       for (const worker::RequestEvent& event : engine_->Step().tokens) {
         if (event.event.finish) --under_way_;
@@ -78,17 +72,17 @@ class Station {
   void OpenDisk() {
     disk_ = std::make_unique<worker::DiskCache>(
         OpenStore(folder_, files_, readable_.sizes(), 0), readable_, inbox_, clock_, [] {},
-        worker::DiskCache::Options{.queue_limit = kBlockCount / worker::kDiskQueuePart});
+        worker::DiskCache::Options{.queue_limit = kPoolBlocks / worker::kDiskQueuePart});
     disk_->Start();
   }
 
   void Submit() {
     wire::Generate request;
     request.request_id = RequestId(++last_id_);
-    request.prompt.resize(kPromptTokens);
+    request.prompt.resize(kLongPrompt);
     Rng shared(last_id_ % 4);
     Rng own(last_id_);
-    for (std::uint32_t i = 0; i < kPromptTokens; ++i) {
+    for (std::uint32_t i = 0; i < kLongPrompt; ++i) {
       Rng& rng = i < kSharedTokens ? shared : own;
       request.prompt[i] = static_cast<TokenId>(rng.Below(DemoLike().vocab_size));
     }
@@ -118,8 +112,8 @@ class Station {
 void BenchDiskStep(Effort effort) {
   const std::size_t turns = effort == Effort::kQuick ? 1 : 41;
   const std::uint32_t steps = effort == Effort::kQuick ? 20 : 200;
-  Station without(false);
-  Station with(true);
+  DiskStation without(false);
+  DiskStation with(true);
   std::vector<double> ratios;
   for (std::size_t turn = 0; turn < turns; ++turn) {
     const double base = without.Run(steps);

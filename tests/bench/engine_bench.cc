@@ -20,7 +20,6 @@ namespace {
 using worker::Batch;
 using worker::Draws;
 
-constexpr std::uint32_t kBlockTokens = 16;
 constexpr std::uint32_t kBlockCount = 100'000;
 constexpr std::uint32_t kPromptTokens = 500;
 

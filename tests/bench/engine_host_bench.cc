@@ -22,12 +22,11 @@
 namespace roost::bench {
 namespace {
 
-constexpr std::uint32_t kBlockTokens = 16;  // the workers' default
 constexpr std::uint32_t kMinContext = 100;
 constexpr std::uint32_t kMaxContext = 2048;
 constexpr std::uint32_t kSteps = 64;  // steps per measurement; each sequence fills four blocks
 constexpr std::uint32_t kTimes = 8;   // measurements
-constexpr std::uint32_t kRunning = 256;
+constexpr std::uint32_t kRunningRequests = 256;
 
 // Heads of an 8B model. The rest of the shape does not matter to the host.
 worker::HfConfig Config() {
@@ -44,7 +43,7 @@ worker::HfConfig Config() {
 }
 
 // Every second request is greedy, the others sample as chats do.
-wire::Generate MakeRequest(std::uint64_t number, Rng& rng) {
+wire::Generate MakeDecode(std::uint64_t number, Rng& rng) {
   wire::Generate request;
   request.request_id = RequestId(number);
   request.root = {1, 1};
@@ -57,13 +56,7 @@ wire::Generate MakeRequest(std::uint64_t number, Rng& rng) {
   return request;
 }
 
-double ThreadSeconds() {
-  timespec time{};
-  ROOST_CHECK(clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time) == 0);
-  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
-}
-
-enum class Travel {
+enum class Fetches {
   kOff,
   kHostMemory,  // blocks may be fetched from the pool, as the CPU's
   kThroughBus,  // through staging and pinned memory, as a device's
@@ -94,24 +87,26 @@ const kernels::OpTable& NullDeviceOps() {
   return kOps;
 }
 
-// An engine with kRunning requests that decode, on a device that computes nothing.
-class Station {
+// An engine with kRunningRequests requests that decode, on a device that computes nothing.
+class HostStation {
  public:
-  explicit Station(Travel travel) {
+  explicit HostStation(Fetches fetches) {
     auto backend =
-        kernels::Backend::Open(travel == Travel::kThroughBus ? NullDeviceOps() : testing_support::NullOps(), {})
+        kernels::Backend::Open(fetches == Fetches::kThroughBus ? NullDeviceOps() : testing_support::NullOps(), {})
             .value();
     std::shared_ptr<const worker::FrameSlab> slab;
-    if (travel == Travel::kThroughBus) slab = worker::FrameSlab::Pin(backend, {.count = kFrames}, kBlockBytes).value();
+    if (fetches == Fetches::kThroughBus)
+      slab = worker::FrameSlab::Pin(backend, {.count = kFrames}, kBlockBytes).value();
     model_ = worker::Transformer::Create(std::move(backend), Config(), worker::RandomWeights(1),
                                          {.block_tokens = kBlockTokens,
                                           .block_count = kBlocks,
                                           .max_context_tokens = Config().max_positions,
                                           .slab = std::move(slab)})
                  .value();
-    worker::EngineOptions options{.max_batch_tokens = kRunning * kMaxContext, .max_running_requests = kRunning};
+    worker::EngineOptions options{.max_batch_tokens = kRunningRequests * kMaxContext,
+                                  .max_running_requests = kRunningRequests};
     options.plan_ahead = true;
-    if (travel != Travel::kOff) {
+    if (fetches != Fetches::kOff) {
       readable_ = std::make_unique<worker::ReadableBlocks>(model_->MakeBlockReader(), kBlocks, kBlockTokens);
       options.readable = readable_.get();
       options.arriving = &inbox_;
@@ -119,15 +114,15 @@ class Station {
     }
     engine_ = std::make_unique<worker::Engine>(*model_, clock_, std::move(options));
     Rng rng(1);
-    for (std::uint32_t i = 0; i < kRunning; ++i) {
-      ROOST_CHECK(engine_->Submit(worker::LinkId(1), MakeRequest(i, rng)).ok());
+    for (std::uint32_t i = 0; i < kRunningRequests; ++i) {
+      ROOST_CHECK(engine_->Submit(worker::LinkId(1), MakeDecode(i, rng)).ok());
     }
     for (int step = 0; step < 3; ++step) (void)engine_->Step();
   }
 
   // A function of its own, so that callgrind can count its instructions.
   [[gnu::noinline]] void Run() {
-    for (std::uint32_t step = 0; step < kSteps; ++step) ROOST_CHECK(engine_->Step().tokens.size() == kRunning);
+    for (std::uint32_t step = 0; step < kSteps; ++step) ROOST_CHECK(engine_->Step().tokens.size() == kRunningRequests);
   }
   // Processor time of that.
   double RunSeconds() {
@@ -137,7 +132,7 @@ class Station {
   }
 
  private:
-  static constexpr std::uint32_t kBlocks = 2 * kRunning * kMaxContext / kBlockTokens;
+  static constexpr std::uint32_t kBlocks = 2 * kRunningRequests * kMaxContext / kBlockTokens;
   static constexpr std::size_t kFrames = 64;
   static constexpr std::size_t kBlockBytes = std::size_t{2} * 8 * kBlockTokens * 8 * sizeof(float);  // see Config
 
@@ -158,13 +153,13 @@ class Station {
 };
 
 // The time of one over the other's in the same turn; the median of all turns.
-double MedianRatio(Effort effort, Travel travel, Travel base) {
+double MedianRatio(Effort effort, Fetches fetches, Fetches base) {
   const std::uint32_t rounds = effort == Effort::kQuick ? 1 : 8;
   const std::uint32_t turns = effort == Effort::kQuick ? 1 : kTimes - 1;
   std::vector<double> ratios;
   for (std::uint32_t round = 0; round < rounds; ++round) {
-    Station one(travel);
-    Station other(base);
+    HostStation one(fetches);
+    HostStation other(base);
     for (std::uint32_t turn = 0; turn < turns; ++turn) {
       const double before = turn % 2 == 0 ? other.RunSeconds() : 0;
       const double seconds = one.RunSeconds();
@@ -180,11 +175,11 @@ double MedianRatio(Effort effort, Travel travel, Travel base) {
 // All of the host's work in a decode step on a device, without the device's own calls: the work in BenchEngine, and the
 // model's until its ops would begin. And what it is with blocks that could travel, while none does.
 void BenchEngineHost(Effort effort) {
-  Station station(Travel::kOff);
+  HostStation station(Fetches::kOff);
   const double seconds = MedianSeconds(effort, [&] { station.Run(); });
-  Figure(fmt::format("engine_host_step_us_{}", kRunning), seconds * 1e6 / kSteps, "us");
-  Figure("engine_host_bus_over_host_memory", MedianRatio(effort, Travel::kThroughBus, Travel::kHostMemory), "x");
-  Figure("engine_host_bus_over_no_transfer", MedianRatio(effort, Travel::kThroughBus, Travel::kOff), "x");
+  Figure(fmt::format("engine_host_step_us_{}", kRunningRequests), seconds * 1e6 / kSteps, "us");
+  Figure("engine_host_bus_over_host_memory", MedianRatio(effort, Fetches::kThroughBus, Fetches::kHostMemory), "x");
+  Figure("engine_host_bus_over_no_transfer", MedianRatio(effort, Fetches::kThroughBus, Fetches::kOff), "x");
 }
 
 }  // namespace roost::bench

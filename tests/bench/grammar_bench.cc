@@ -19,7 +19,6 @@
 namespace roost::bench {
 namespace {
 
-constexpr std::uint32_t kBlockTokens = 16;
 constexpr std::uint32_t kRequests = 32;
 constexpr TokenId kStop = 0;  // of the made vocabulary
 // Much free text with structure around it; long enough for all tokens that are drawn.

@@ -12,12 +12,12 @@
 #include "common/base/check.h"
 #include "common/base/rng.h"
 #include "kernels/ops.h"
+#include "tests/bench/bench.h"
 #include "worker/model/loading/synthetic.h"
 #include "worker/model/transformer.h"
 
 namespace roost::bench {
 
-inline constexpr std::uint32_t kBlockTokens = 16;
 inline constexpr std::uint32_t kChunk = 512;
 
 inline worker::HfConfig DemoLike() {

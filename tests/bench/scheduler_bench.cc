@@ -19,7 +19,6 @@ using worker::ScheduledSlice;
 using worker::Scheduler;
 using worker::SchedulerOptions;
 
-constexpr std::uint32_t kBlockTokens = 16;
 constexpr std::uint32_t kBlockCount = 200'000;
 constexpr std::uint32_t kPromptTokens = 500;
 

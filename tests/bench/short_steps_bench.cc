@@ -18,7 +18,6 @@
 namespace roost::bench {
 namespace {
 
-constexpr std::uint32_t kBlockTokens = 16;
 constexpr std::uint32_t kLongTokens = 2048;
 constexpr std::uint32_t kShortTokens = 48;
 constexpr std::uint32_t kShortsPerLong = 6;

@@ -22,7 +22,6 @@
 namespace roost::bench {
 namespace {
 
-constexpr std::uint32_t kBlockTokens = 16;
 constexpr std::size_t kPromptBlocks = 64;
 constexpr std::size_t kChunkHashes = wire::WireLimits::kMaxSnapshotHashes;
 // Requests under way to the worker, each with its Cancel: a quarter of what a connection may hold before the router
