@@ -12,7 +12,7 @@ import subprocess
 import tempfile
 
 BIN = pathlib.Path(os.environ.get("ROOST_BIN", pathlib.Path(__file__).resolve().parents[2] / "build/release/bin"))
-STEPS = "roost::bench::(anonymous namespace)::Station::Run()"
+STEPS = "roost::bench::(anonymous namespace)::HostStation::Run()"
 RUNS = ("no_transfer", "host_memory", "bus", "no_transfer", "bus")  # of stations, in the order of engine_host_bench.cc with --quick
 
 
