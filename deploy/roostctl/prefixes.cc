@@ -36,7 +36,7 @@ std::string ChoiceText(Element answer) {
 }
 
 // ", 93 pulled from worker-a in 95 ms (1.8 GB/s)"; with the reason where not all that was wanted came.
-std::string PullText(Element worker) {
+std::string PulledText(Element worker) {
   if (!json::At<Element>(worker, "pull")) return "";
   const std::string from = Printable(TextAt(worker, "/pull/from"));
   const std::string_view outcome = TextAt(worker, "/pull/outcome");
@@ -53,7 +53,7 @@ std::string WarmLine(Element worker) {
   const std::string_view outcome = TextAt(worker, "/outcome");
   if (!FlagAt(worker, "/answered")) return "no answer";
   const std::uint64_t blocks = CountAt(worker, "/held_blocks");
-  const std::string pulled = PullText(worker);
+  const std::string pulled = PulledText(worker);
   if (outcome == "held") return fmt::format("held all {} blocks already", blocks);
   if (outcome == "pulled") return fmt::format("holds {} blocks{}", blocks, pulled);
   if (outcome == "computed") {

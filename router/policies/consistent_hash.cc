@@ -16,7 +16,6 @@ namespace roost::router {
 namespace {
 
 constexpr double kLoadFactor = 1.25;
-constexpr std::size_t kKeyBlocks = 4;
 
 class ConsistentHash final : public ScanningPolicy {
  public:
@@ -29,7 +28,7 @@ class ConsistentHash final : public ScanningPolicy {
     const Loads loads = LoadsOf(prospects);
     std::optional<std::size_t> home;
     std::optional<std::size_t> chosen;
-    ring_.Walk(HashRing::KeyOf(query.block_hashes, kKeyBlocks), [&](WorkerSlot slot) {
+    ring_.Walk(HashRing::KeyOf(query.block_hashes), [&](WorkerSlot slot) {
       const std::optional<std::size_t> index = index_by_slot_[slot.value()];
       if (!index.has_value()) return true;
       if (!home.has_value()) home = index;

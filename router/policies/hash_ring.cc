@@ -15,9 +15,9 @@ void HashRing::Grow(std::uint32_t slot_count) {
   std::sort(points_.begin(), points_.end());
 }
 
-std::uint64_t HashRing::KeyOf(std::span<const BlockHash> block_hashes, std::size_t count) {
-  ROOST_CHECK(!block_hashes.empty() && count > 0);
-  return block_hashes[std::min(count, block_hashes.size()) - 1].low;
+std::uint64_t HashRing::KeyOf(std::span<const BlockHash> block_hashes) {
+  ROOST_CHECK(!block_hashes.empty());
+  return block_hashes[std::min(kKeyBlocks, block_hashes.size()) - 1].low;
 }
 
 }  // namespace roost::router

@@ -17,6 +17,7 @@ namespace roost::router {
 class HashRing {
  public:
   static constexpr std::uint32_t kReplicas = 256;
+  static constexpr std::size_t kKeyBlocks = 4;
 
   // Adds the missing points of slots below `slot_count`. O(points · log points) when there are new ones.
   void Grow(std::uint32_t slot_count);
@@ -32,9 +33,9 @@ class HashRing {
     }
   }
 
-  // The hash of a prompt's first `count` blocks, or of all of them if there are fewer. `block_hashes` must not be
+  // The hash of a prompt's first kKeyBlocks blocks, or of all of them if there are fewer. `block_hashes` must not be
   // empty. A block's hash covers all blocks before it.
-  [[nodiscard]] static std::uint64_t KeyOf(std::span<const BlockHash> block_hashes, std::size_t count);
+  [[nodiscard]] static std::uint64_t KeyOf(std::span<const BlockHash> block_hashes);
 
  private:
   struct Point {

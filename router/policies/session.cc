@@ -12,8 +12,6 @@ namespace roost::router {
 
 namespace {
 
-constexpr std::size_t kKeyBlocks = 4;
-
 class Session final : public ScanningPolicy {
  public:
   explicit Session(std::uint64_t seed) : ScanningPolicy("session", seed) {}
@@ -24,7 +22,7 @@ class Session final : public ScanningPolicy {
     if (query.session_hash != 0) return {Home(Mix64(query.session_hash), prospects), DecisionReason::kSession};
     if (query.cache_key_hash != 0) return {Home(Mix64(query.cache_key_hash), prospects), DecisionReason::kHash};
     if (query.block_hashes.empty()) return {LeastInFlight(prospects), DecisionReason::kMinLoad};
-    return {Home(HashRing::KeyOf(query.block_hashes, kKeyBlocks), prospects), DecisionReason::kHash};
+    return {Home(HashRing::KeyOf(query.block_hashes), prospects), DecisionReason::kHash};
   }
 
  private:

@@ -36,7 +36,9 @@ struct ScoredTokens {
 };
 
 // The token as text; bytes that are not valid UTF-8 become U+FFFD.
-std::string TextOf(const Tokenizer& tokenizer, TokenId token) { return ReplaceInvalidUtf8(tokenizer.BytesOf(token)); }
+std::string TokenText(const Tokenizer& tokenizer, TokenId token) {
+  return ReplaceInvalidUtf8(tokenizer.BytesOf(token));
+}
 
 std::size_t CharacterCount(std::string_view text) {
   return static_cast<std::size_t>(
@@ -67,7 +69,7 @@ void WriteChatToken(const Tokenizer& tokenizer, TokenId token, const wire::Token
 void WriteTop(const Tokenizer& tokenizer, TokenId token, const wire::TokenLogprobs& logprobs, JsonWriter& json) {
   std::vector<std::string> written;
   const auto write = [&](TokenId id, float logprob) {
-    std::string text = TextOf(tokenizer, id);
+    std::string text = TokenText(tokenizer, id);
     if (std::find(written.begin(), written.end(), text) != written.end()) return;
     json.Key(text).Number(static_cast<double>(logprob));
     written.push_back(std::move(text));
@@ -98,7 +100,7 @@ void ForEachToken(std::span<const ScoredTokens> parts, Write write) {
 
 void WriteRanked(const Tokenizer& tokenizer, wire::TokenLogprob token, std::uint32_t rank, JsonWriter& json) {
   json.Key(fmt::to_string(token.token)).BeginObject().Key("logprob").Number(static_cast<double>(token.logprob));
-  json.Key("rank").Number(rank).Key("decoded_token").String(TextOf(tokenizer, token.token)).EndObject();
+  json.Key("rank").Number(rank).Key("decoded_token").String(TokenText(tokenizer, token.token)).EndObject();
 }
 
 // For a chat: {"content":[{"token","logprob","bytes","top_logprobs"}],"refusal":null}.
@@ -115,7 +117,7 @@ void WriteChatLogprobs(const Tokenizer& tokenizer, const ScoredTokens& scored, J
 void WriteCompletionLogprobs(const Tokenizer& tokenizer, std::span<const ScoredTokens> parts, std::size_t& offset,
                              JsonWriter& json) {
   json.BeginObject().Key("tokens").BeginArray();
-  ForEachToken(parts, [&](TokenId token, const auto*) { json.String(TextOf(tokenizer, token)); });
+  ForEachToken(parts, [&](TokenId token, const auto*) { json.String(TokenText(tokenizer, token)); });
   json.EndArray().Key("token_logprobs").BeginArray();
   ForEachToken(parts, [&](TokenId, const wire::TokenLogprobs* logprobs) {
     logprobs == nullptr ? json.Null() : json.Number(static_cast<double>(logprobs->logprob));
@@ -131,7 +133,7 @@ void WriteCompletionLogprobs(const Tokenizer& tokenizer, std::span<const ScoredT
   json.EndArray().Key("text_offset").BeginArray();
   ForEachToken(parts, [&](TokenId token, const auto*) {
     json.Number(static_cast<std::uint64_t>(offset));
-    offset += CharacterCount(TextOf(tokenizer, token));
+    offset += CharacterCount(TokenText(tokenizer, token));
   });
   json.EndArray().EndObject();
 }

@@ -91,7 +91,7 @@ std::vector<MergedPrefix> MostUsed(std::span<const WorkerAnswer> answers, std::u
   return all;
 }
 
-std::string TextOf(const ServedModel& model, std::span<const TokenId> tokens) {
+std::string TextOfTokens(const ServedModel& model, std::span<const TokenId> tokens) {
   std::string text = model.tokenizer->Decode(tokens);
   if (text.size() <= kMaxShownText) return text;
   text.resize(kMaxShownText);
@@ -107,8 +107,8 @@ void WritePrefix(const MergedPrefix& prefix, NameModel name_model, JsonWriter& j
   if (name_model == NameModel::kYes) json.Key("model").String(model.name);
   json.Key("hash").String(prefix.hash.ToHex()).Key("blocks").Number(prefix.block_count);
   json.Key("tokens").Number(std::uint64_t{prefix.block_count} * model.block_tokens).Key("hits").Number(prefix.hits);
-  if (!prefix.first_tokens.empty()) json.Key("begins").String(TextOf(model, prefix.first_tokens));
-  if (!prefix.last_tokens.empty()) json.Key("ends").String(TextOf(model, prefix.last_tokens));
+  if (!prefix.first_tokens.empty()) json.Key("begins").String(TextOfTokens(model, prefix.first_tokens));
+  if (!prefix.last_tokens.empty()) json.Key("ends").String(TextOfTokens(model, prefix.last_tokens));
   json.Key("workers").BeginArray();
   for (const auto& [worker, hits] : prefix.workers) {
     json.BeginObject().Key("worker").String(worker).Key("hits").Number(hits).EndObject();

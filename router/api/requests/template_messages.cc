@@ -29,7 +29,7 @@ std::string_view RoleOf(const Value& message) {
   return role != nullptr && role->is(Kind::kString) ? std::string_view(role->AsString()) : std::string_view();
 }
 
-std::string TextOf(const Value& message) {
+std::string MessageText(const Value& message) {
   const Value* content = message.AsDict().Find("content");
   return content != nullptr && content->is(Kind::kString) ? content->AsString() : std::string();
 }
@@ -217,7 +217,7 @@ Value WithReasoning(const Value& message, const TemplateTraits& traits) {
     if (reasoning.empty()) reasoning = StringAt(message, name);
   }
   if (reasoning.empty() || RoleOf(message) != "assistant") return message;
-  const std::string text = TextOf(message);
+  const std::string text = MessageText(message);
   const bool joins = !CallsOf(message).empty() && !text.empty() && traits.reasoning_and_text != Rendering::kShown;
   Dict changed;
   for (const Dict::Entry& entry : message.AsDict().entries()) {
@@ -242,8 +242,8 @@ class Conversation {
         std::all_of(run.begin(), run.end(), [](const Value& each) { return RoleOf(each) == "developer"; });
     const bool takes_system = traits_.first_system == Rendering::kShown;
     const bool takes_developer = traits_.first_developer == Rendering::kShown;
-    std::string text = TextOf(run.front());
-    for (std::size_t i = 1; i < run.size(); ++i) text = Joined(std::move(text), TextOf(run[i]));
+    std::string text = MessageText(run.front());
+    for (std::size_t i = 1; i < run.size(); ++i) text = Joined(std::move(text), MessageText(run[i]));
     if (!takes_system && !takes_developer) return AddAsUserText(text);
     const bool is_developer = takes_developer && (all_developer || !takes_system);
     const Value message = WithRole(run.front(), is_developer ? "developer" : "system");
@@ -254,7 +254,7 @@ class Conversation {
     if (!IsInstruction(message)) return AddOther(message);
     if (RoleOf(message) == "developer" && traits_.later_developer == Rendering::kShown) return AddOther(message);
     if (traits_.later_system == Rendering::kShown) return AddOther(WithRole(message, "system"));
-    AddAsUserText(TextOf(message));
+    AddAsUserText(MessageText(message));
   }
 
   std::vector<Value> Take() {
@@ -274,7 +274,7 @@ class Conversation {
 
   void AddUser(const Value& message) {
     if (user_ && traits_.adjacent_users != Rendering::kShown) {
-      behind_ = Joined(Joined(std::move(behind_), std::exchange(waiting_, {})), TextOf(message));
+      behind_ = Joined(Joined(std::move(behind_), std::exchange(waiting_, {})), MessageText(message));
       return;
     }
     FlushUser();
@@ -293,7 +293,7 @@ class Conversation {
     const bool behind_result = !messages_.empty() && RoleOf(messages_.back()) == "tool";
     const bool joins_result = traits_.user_after_tool != Rendering::kShown && traits_.tool_results == Rendering::kShown;
     if (behind_result && joins_result) {
-      messages_.back() = WithText(messages_.back(), Joined(TextOf(messages_.back()), text));
+      messages_.back() = WithText(messages_.back(), Joined(MessageText(messages_.back()), text));
       return;
     }
     Dict message;
@@ -307,7 +307,8 @@ class Conversation {
     std::string front = std::exchange(in_front_, {});
     const std::string behind = std::exchange(behind_, {});
     const bool is_same = front.empty() && behind.empty();
-    messages_.push_back(is_same ? *user_ : WithText(*user_, Joined(Joined(std::move(front), TextOf(*user_)), behind)));
+    messages_.push_back(is_same ? *user_
+                                : WithText(*user_, Joined(Joined(std::move(front), MessageText(*user_)), behind)));
     user_.reset();
   }
 
