@@ -10,4 +10,11 @@ inline constexpr bool kSanitized = true;
 inline constexpr bool kSanitized = false;
 #endif
 
+// The thread sanitizer: what it slows is our code alone, not the libraries beside it.
+#ifdef ROOST_SANITIZED_THREAD
+inline constexpr bool kSanitizedThread = true;
+#else
+inline constexpr bool kSanitizedThread = false;
+#endif
+
 }  // namespace roost::testing_support
