@@ -101,6 +101,7 @@ for _name, _file, _old, *_values in (
     ("kPatienceSeconds", "prompt_queue.h", "kPatienceSeconds = {};", "0.5", "0.25", "1"),
     ("kMaxImpatience", "prompt_queue.h", "kMaxImpatience = {};", "19", "9", "39"),
     ("kTieSeconds", "cache_aware.h", "kTieSeconds = {};", "0.02", "0.01", "0.04"),
+    ("kTieShare", "cache_aware.h", "kTieShare = {};", "0.1", "0.05", "0.2"),
     ("kHalfLife", "busy_share.h", "kHalfLife = std::chrono::seconds({});", "20", "10", "40"),
     ("kRecentTime", "faded_sum.h", "kRecentTime = std::chrono::seconds({});", "60", "30", "120"),
     ("kLeastLoadedCount", "candidates.h", "kLeastLoadedCount = {};", "4", "1", "2"),

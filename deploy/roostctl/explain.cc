@@ -27,8 +27,8 @@ std::string ReasonText(std::string_view reason) {
   if (reason == "deepest_match") return "it holds the most of the prompt, and none was cheaper by more than a tie";
   if (reason == "least_load") return "nothing useful was cached, or not worth the wait";
   if (reason == "near_tie") {
-    return fmt::format("of those within {:g} ms of the cheapest it holds the most, then the shortest queue",
-                       1e3 * router::kTieSeconds);
+    return fmt::format("of those within {:g} ms and {:g} % of the cheapest it holds the most, then the shortest queue",
+                       1e3 * router::kTieSeconds, 100 * router::kTieShare);
   }
   if (reason == "only_worker") return "no other worker could take it";
   if (reason == "pull") return "it costs least, because it fetches blocks from another worker";

@@ -16,7 +16,7 @@ namespace {
 // The candidates within a tie of the first, which is the cheapest.
 std::span<const Candidate> NearBest(const std::vector<Candidate>& candidates) {
   const double cheapest = candidates.front().cost_seconds();
-  const double bound = cheapest + kTieSeconds;
+  const double bound = cheapest + std::min(kTieSeconds, kTieShare * cheapest);
   const auto end = std::find_if(candidates.begin(), candidates.end(),
                                 [bound](const Candidate& candidate) { return candidate.cost_seconds() > bound; });
   return {candidates.begin(), end};

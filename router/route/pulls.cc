@@ -64,7 +64,7 @@ void Pulls::Improve(std::vector<Candidate>& candidates) {
   for (const Candidate& candidate : candidates) cheapest = std::min(cheapest, candidate.cost_seconds());
   // The least loaded come last, and gain the most.
   for (auto candidate = candidates.rbegin(); candidate != candidates.rend(); ++candidate) {
-    Improve(*candidate, cheapest + kTieSeconds);
+    Improve(*candidate, cheapest + std::min(kTieSeconds, kTieShare * cheapest));
     cheapest = std::min(cheapest, candidate->cost_seconds());
   }
 }

@@ -82,7 +82,8 @@ TEST(FormatDecisionsTest, DrawsTheHitAndWhoHoldsThePrompt) {
 
 TEST(FormatDecisionsTest, SaysHowNearATieIsAndWhatDecidedIt) {
   EXPECT_THAT(Formatted(With(std::string(kDecision), "deepest_match", "near_tie")),
-              HasSubstr("near_tie (of those within 20 ms of the cheapest it holds the most, then the shortest queue)"));
+              HasSubstr("near_tie (of those within 20 ms and 10 % of the cheapest it holds the most, "
+                        "then the shortest queue)"));
 }
 
 TEST(FormatDecisionsTest, SaysWhatThereIsToSayOfTheWholeAnswer) {

@@ -223,7 +223,7 @@ std::optional<Handovers::Way> Handovers::WayFrom(const Worker& leaver, Plan& pla
   const std::optional<Decision> decision = requests_.decider().Ask(*model, prompt_tokens, hashes, matches);
   if (!decision || BlocksAt(matches, decision->slot) >= hashes.size()) return std::nullopt;
   const double least = decision->candidates.empty() ? 0 : decision->candidates.front().cost_seconds();
-  const double tie = least + kTieSeconds;
+  const double tie = least + std::min(kTieSeconds, kTieShare * least);
   std::optional<Way> best;
   std::uint32_t most_left = 0;  // room behind it, at the best
   for (const Candidate& candidate : decision->candidates) {

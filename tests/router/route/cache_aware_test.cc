@@ -125,6 +125,23 @@ TEST(CacheAwarePolicyTest, NearTiePrefersDeeperMatchThenShorterWait) {
   EXPECT_EQ(Choose({Queued(Idle(1), 10), Idle(2)}, {}).slot.value(), 2U);
 }
 
+// A small model's answer may take no longer than a tie, so that the request beside it counts though it adds 5 ms.
+TEST(CacheAwarePolicyTest, NearTieIsAShareOfWhatCostsLittle) {
+  std::vector<WorkerView> workers{Idle(0), Idle(1)};
+  for (WorkerView& worker : workers) {
+    worker.decode_step_seconds = 0.0001;
+    worker.decode = {.base_seconds = 0.0001, .per_request_seconds = 0.0001};
+  }
+  workers[0].running_requests = 1;
+  workers[1].last_sent = 9;
+  const Matches both{Holds(0, 1), Holds(1, 1)};
+  const RouteQuery query{.prompt_token_count = 32, .answer = {.own = 50, .of_others = 50}, .matches = both};
+  const Decision decision = Make("cache-aware")->Choose(query, FleetOf(workers)).value();
+  ASSERT_EQ(decision.candidates.size(), 2U);
+  EXPECT_LT(decision.candidates[1].cost_seconds() - decision.candidates[0].cost_seconds(), kTieSeconds);
+  EXPECT_EQ(decision.slot.value(), 1U);
+}
+
 // Idle workers all look alike; each must get its share of new prefixes, however many workers there are.
 TEST(CacheAwarePolicyTest, IdleFleetFillsEvenly) {
   const auto policy = Make("cache-aware");

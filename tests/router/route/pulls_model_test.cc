@@ -126,7 +126,7 @@ TEST(PullsModelTest, EachCandidateHasItsCheapestWay) {
       const NaiveWay naive = situation.fleet.speed().is_known() ? CheapestWay(query, situation.fleet, worker)
                                                                 : NaiveWay{candidate.cost_seconds(), std::nullopt};
       // Ways that would not have won are not looked for.
-      if (!candidate.pull && naive.cost > least + kTieSeconds) continue;
+      if (!candidate.pull && naive.cost > least + std::min(kTieSeconds, kTieShare * least)) continue;
       EXPECT_NEAR(candidate.cost_seconds(), naive.cost, 1e-9 * std::max(1.0, naive.cost));
       EXPECT_EQ(candidate.pull.has_value(), naive.source.has_value());
       pulling += candidate.pull.has_value() ? 1 : 0;
@@ -185,7 +185,7 @@ class NaivePulls {
     double cheapest = std::numeric_limits<double>::infinity();
     for (const Candidate& candidate : candidates) cheapest = std::min(cheapest, candidate.cost_seconds());
     for (auto each = candidates.rbegin(); each != candidates.rend(); ++each) {
-      Improve(*each, cheapest + kTieSeconds);
+      Improve(*each, cheapest + std::min(kTieSeconds, kTieShare * cheapest));
       cheapest = std::min(cheapest, each->cost_seconds());
     }
   }
