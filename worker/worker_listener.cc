@@ -9,16 +9,16 @@
 namespace roost::worker {
 namespace {
 
-constexpr const char* kFlag = "metrics-address";
+constexpr const char* kMetricsAddressFlag = "metrics-address";
 
 Result<HttpServerOptions> OptionsAt(const WorkerListenerOptions& options) {
   // Probes and a scraper need few connections, and no bodies.
   constexpr std::size_t kMaxConnections = 64;
   constexpr std::size_t kMaxBodyBytes = 4096;
-  ROOST_ASSIGN_OR_RETURN(ListenerAddress address, ParseListenerAddress(options.address, kFlag));
+  ROOST_ASSIGN_OR_RETURN(ListenerAddress address, ParseListenerAddress(options.address, kMetricsAddressFlag));
   const bool is_guarded = !options.tls.client_ca.empty();
   if (address.IsBeyondLoopback() && !is_guarded && options.insecure_bind == wire::InsecureBind::kRefuse) {
-    return InvalidArgument(kFlag,
+    return InvalidArgument(kMetricsAddressFlag,
                            "{} can be reached from other hosts, and without --tls-client-ca anyone there may ask; "
                            "--insecure-bind allows it",
                            options.address);
@@ -51,7 +51,7 @@ Result<std::unique_ptr<WorkerListener>> WorkerListener::Start(const WorkerListen
       HttpServer::Start(http, [&api = listener->api_](const HttpRequest& request, const auto& responder) {
         responder->Respond(api.Answer(request));
       });
-  if (!server.ok()) return Error{ErrorCode::kUnavailable, server.error().message, kFlag};
+  if (!server.ok()) return Error{ErrorCode::kUnavailable, server.error().message, kMetricsAddressFlag};
   listener->server_ = std::move(server).value();
   listener->url_ = UrlOf(http, *listener->server_);
   return listener;

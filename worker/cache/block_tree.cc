@@ -60,7 +60,9 @@ std::uint32_t BlockTree::Write(std::uint32_t block, std::span<const TokenId> tok
   nodes_[block] = node;
   nodes_[block].ready = true;
   std::copy(tokens.begin(), tokens.end(), tokens_.begin() + std::ptrdiff_t{block} * block_tokens_);
-  return siblings_.Neighbours(ChildrenOf(node.parent), TokenOrder(*this, block)).before;
+  const std::uint32_t siblings = ChildrenOf(node.parent);
+  if (siblings == kNoBlock) return kNoBlock;  // that of most blocks: a prompt seldom branches
+  return siblings_.Neighbours(siblings, TokenOrder(*this, block)).before;
 }
 
 void BlockTree::Link(std::uint32_t block) {

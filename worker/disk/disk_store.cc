@@ -27,7 +27,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kFlag = "disk-cache";
+constexpr const char* kDiskCacheFlag = "disk-cache";
 constexpr std::string_view kFolderPrefix = "blocks-";
 // So much is written before the page cache is given back.
 constexpr std::uint64_t kFlushBytes = std::uint64_t{16} << 20U;
@@ -56,11 +56,11 @@ bool MakeFolder(const DiskFiles::Path& path) { return mkdir(path.c_str(), S_IRWX
 // ---- the folder ----
 
 Result<DiskFolder> DiskFolder::Take(const std::string& path, std::uint64_t bytes) {
-  if (!MakeFolder(path)) return InvalidArgument(kFlag, "{} can not be made: {}", path, LastError());
+  if (!MakeFolder(path)) return InvalidArgument(kDiskCacheFlag, "{} can not be made: {}", path, LastError());
   std::error_code ignored;
-  if (!fs::is_directory(path, ignored)) return InvalidArgument(kFlag, "{} is not a directory", path);
+  if (!fs::is_directory(path, ignored)) return InvalidArgument(kDiskCacheFlag, "{} is not a directory", path);
   struct statvfs system {};
-  if (statvfs(path.c_str(), &system) != 0) return InvalidArgument(kFlag, "{}: {}", path, LastError());
+  if (statvfs(path.c_str(), &system) != 0) return InvalidArgument(kDiskCacheFlag, "{}: {}", path, LastError());
   const std::uint64_t total = std::uint64_t{system.f_blocks} * system.f_frsize;
   if (bytes > total) {
     return InvalidArgument("disk-cache-bytes", "{} are more than the {} of the file system of {}", ByteSizeText(bytes),
@@ -68,13 +68,13 @@ Result<DiskFolder> DiskFolder::Take(const std::string& path, std::uint64_t bytes
   }
   const DiskFiles::Path lock = DiskFiles::Path(path) / "lock";
   const int descriptor = open(lock.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, S_IRUSR | S_IWUSR);
-  if (descriptor < 0) return InvalidArgument(kFlag, "{} can not be written: {}", path, LastError());
+  if (descriptor < 0) return InvalidArgument(kDiskCacheFlag, "{} can not be written: {}", path, LastError());
   if (flock(descriptor, LOCK_EX | LOCK_NB) != 0) {
     const bool is_taken = errno == EWOULDBLOCK;
     const std::string reason = LastError();
     (void)close(descriptor);
-    if (is_taken) return InvalidArgument(kFlag, "{} is used by another process", path);
-    return InvalidArgument(kFlag, "{} can not be locked: {}", path, reason);
+    if (is_taken) return InvalidArgument(kDiskCacheFlag, "{} is used by another process", path);
+    return InvalidArgument(kDiskCacheFlag, "{} can not be locked: {}", path, reason);
   }
   return DiskFolder(path, descriptor);
 }
@@ -96,7 +96,7 @@ Result<std::unique_ptr<DiskStore>> DiskStore::Open(const DiskFolder& folder, Dis
                            ByteSizeText(options.bytes), kLeastSegments, ByteSizeText(least));
   }
   DiskFiles::Path own = folder.path() / FolderName(options.shape);
-  if (!MakeFolder(own)) return InvalidArgument(kFlag, "{} can not be made: {}", own.string(), LastError());
+  if (!MakeFolder(own)) return InvalidArgument(kDiskCacheFlag, "{} can not be made: {}", own.string(), LastError());
   std::unique_ptr<DiskStore> store(new DiskStore(std::move(own), files, options));
   ROOST_RETURN_IF_ERROR(store->ReadAll());
   store->FindOthers(folder.path());
@@ -127,12 +127,12 @@ Result<void> DiskStore::ReadAll() {
     }
     segments_.emplace(*number, Segment{std::move(content->entries), content->is_sealed});
   }
-  if (failure) return InvalidArgument(kFlag, "{} can not be read: {}", folder_.string(), failure.message());
+  if (failure) return InvalidArgument(kDiskCacheFlag, "{} can not be read: {}", folder_.string(), failure.message());
   segment_count_ = segments_.size();
   // Appending goes on where it was; an earlier segment that was never sealed is as good as it is.
   if (!segments_.empty() && !segments_.rbegin()->second.is_sealed) open_ = segments_.rbegin()->first;
   const Result<void> sealed = SealIfFull();
-  if (!sealed.ok()) return InvalidArgument(kFlag, "can not be written: {}", sealed.error().ToString());
+  if (!sealed.ok()) return InvalidArgument(kDiskCacheFlag, "can not be written: {}", sealed.error().ToString());
   return {};
 }
 

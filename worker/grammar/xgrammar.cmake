@@ -62,4 +62,6 @@ if(ROOST_SANITIZE STREQUAL "fuzzer")  # it follows what is covered; other saniti
   target_compile_options(roost_xgrammar PRIVATE ${sanitize_flags})
 endif()
 target_link_libraries(roost_xgrammar PRIVATE roost_hardening)
-set_target_properties(roost_xgrammar PROPERTIES CXX_STANDARD 17 UNITY_BUILD OFF EXPORT_COMPILE_COMMANDS OFF)
+set_target_properties(roost_xgrammar PROPERTIES CXX_STANDARD 17 EXPORT_COMPILE_COMMANDS OFF)
+# A name in it is that of another source.
+set_source_files_properties(${CMAKE_CURRENT_BINARY_DIR}/xgrammar/json_schema_converter.cc PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)

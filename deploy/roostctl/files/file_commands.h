@@ -2,17 +2,14 @@
 // recordings.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <iosfwd>
-#include <map>
 #include <string>
-#include <tuple>
 #include <vector>
 
 #include "common/base/result.h"
 #include "deploy/roostctl/command.h"
-#include "router/ledger/ledger_row.h"
+#include "deploy/roostctl/files/ledger_sum.h"
 
 namespace roost::roostctl {
 
@@ -29,19 +26,6 @@ struct SavingsOptions {
   std::uint32_t worker_count = 0;
   std::uint64_t cache_tokens = 0;  // of each worker
 };
-
-// By tenant, key and model.
-using LedgerTotals = std::map<std::tuple<std::string, std::string, std::string>, router::LedgerCounts>;
-
-struct LedgerSum {
-  LedgerTotals totals;
-  std::size_t file_count = 0;
-  std::vector<std::string> damaged;  // "FILE:LINE" of lines that are none, but for a last one that was being written
-};
-
-// Adds up all that the folders have from this hour on (since 1970). A file that is in several of them, as a copy,
-// counts once. An error names the folder or file that can not be read.
-[[nodiscard]] Result<LedgerSum> AddUpLedgers(const std::vector<std::string>& folders, std::int64_t first_hour);
 
 // The seconds of "90m", "24h" or "30d". kInvalidArgument names `since`.
 [[nodiscard]] Result<std::int64_t> SecondsOf(const std::string& since);

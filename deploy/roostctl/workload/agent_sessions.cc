@@ -41,7 +41,7 @@ Result<void> CheckBlocks(const AgentSession& session, const AgentRequest& reques
   return {};
 }
 
-Result<AgentRequest> ReadRequest(json::Array fields, const AgentSession& session) {
+Result<AgentRequest> ReadAgentRequest(json::Array fields, const AgentSession& session) {
   std::array<double, kFieldCount> values{};
   if (fields.size() != kFieldCount) return InvalidArgument("request", "a request has {} fields", kFieldCount);
   for (std::size_t i = 0; i < kFieldCount; ++i) {
@@ -130,7 +130,7 @@ Result<std::vector<AgentSession>> LoadAgentSessions(const std::filesystem::path&
       return {};
     }
     if (sessions.empty()) return InvalidArgument("request", "a request before the first session");
-    ROOST_ASSIGN_OR_RETURN(const AgentRequest request, ReadRequest(fields, sessions.back()));
+    ROOST_ASSIGN_OR_RETURN(const AgentRequest request, ReadAgentRequest(fields, sessions.back()));
     sessions.back().requests.push_back(request);
     return {};
   }));

@@ -14,8 +14,8 @@ namespace roost::workload {
 namespace {
 
 constexpr std::size_t kTokenChars = 4;
-constexpr std::uint32_t kBlockTokens = 16;
-constexpr std::size_t kBlockChars = kTokenChars * kBlockTokens;
+constexpr std::uint32_t kTextBlockTokens = 16;
+constexpr std::size_t kBlockChars = kTokenChars * kTextBlockTokens;
 
 struct Turn {
   double gap_seconds = 0;  // after the previous turn
@@ -40,7 +40,7 @@ TraceRequest RequestOf(const Turn& turn) {
   request.input_token_count = static_cast<std::uint32_t>(std::max<std::size_t>(1, turn.prompt.size() / kTokenChars));
   const auto token_count = static_cast<std::uint32_t>(text.size() / kTokenChars);
   request.output_token_count = std::max(1U, token_count - std::min(token_count, request.input_token_count));
-  const std::uint32_t block_count = (request.input_token_count + request.output_token_count) / kBlockTokens;
+  const std::uint32_t block_count = (request.input_token_count + request.output_token_count) / kTextBlockTokens;
   ContentId content = 0;
   for (std::size_t i = 0; i < block_count; ++i) {
     const std::size_t begin = std::min(text.size(), i * kBlockChars);
@@ -51,9 +51,9 @@ TraceRequest RequestOf(const Turn& turn) {
 }
 
 // Assigns times to sessions, and puts their turns into one trace.
-class Composer {
+class TextComposer {
  public:
-  explicit Composer(const TextSessionOptions& options) : options_(options), rng_(options.seed) {}
+  explicit TextComposer(const TextSessionOptions& options) : options_(options), rng_(options.seed) {}
 
   void Add(const std::vector<Turn>& turns) {
     ++session_count_;
@@ -76,7 +76,7 @@ class Composer {
   const TextSessionOptions& options_;
   Rng rng_;
   std::uint64_t session_count_ = 0;
-  Trace trace_{.block_tokens = kBlockTokens, .requests = {}, .pacing = Pacing::kTurnByTurn};
+  Trace trace_{.block_tokens = kTextBlockTokens, .requests = {}, .pacing = Pacing::kTurnByTurn};
 };
 
 // ---- tau-bench ----
@@ -149,7 +149,7 @@ std::vector<Turn> InOrder(std::vector<RecordedTurn> recorded) {
 }  // namespace
 
 Result<Trace> LoadTauBench(const std::filesystem::path& path, const TextSessionOptions& options) {
-  Composer composer(options);
+  TextComposer composer(options);
   ROOST_RETURN_IF_ERROR(ForEachJsonLine(path, [&](json::Element chat) -> Result<void> {
     ROOST_ASSIGN_OR_RETURN(const std::vector<Turn> turns, TurnsOf(chat, options.turn_seconds));
     composer.Add(turns);
@@ -169,7 +169,7 @@ Result<Trace> LoadMiniSwe(const std::filesystem::path& path, const TextSessionOp
     sessions[std::string(session)].push_back(std::move(turn));
     return {};
   }));
-  Composer composer(options);
+  TextComposer composer(options);
   for (auto& [name, turns] : sessions) composer.Add(InOrder(std::move(turns)));
   return composer.Take();
 }

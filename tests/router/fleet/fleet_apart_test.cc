@@ -14,14 +14,14 @@ namespace {
 using namespace std::chrono_literals;
 using Request = FleetSim::Request;
 
-constexpr std::uint32_t kBlocks = 200;
-constexpr std::uint32_t kTokens = kBlocks * FakeWorker::kBlockTokens;
-
 // How blocks travel: the workers fetch them, or their engines do.
 enum class By { kHold, kConnector };
 
 class FleetApartTest : public ::testing::Test {
  protected:
+  static constexpr std::uint32_t kBlocks = 200;
+  static constexpr std::uint32_t kTokens = kBlocks * FakeWorker::kBlockTokens;
+
   explicit FleetApartTest(By by = By::kHold) : by_(by) {}
   FakeWorker& Join(const std::string& id, wire::WorkerRole role) {
     FakeWorker& worker = sim_.AddWorker(id);

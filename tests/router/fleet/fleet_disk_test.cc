@@ -13,13 +13,14 @@ namespace {
 
 using Request = FleetSim::Request;
 
-constexpr std::uint32_t kBlocks = 200;
-constexpr std::uint32_t kTokens = kBlocks * FakeWorker::kBlockTokens;  // 80 ms of prefill at a fake worker
 constexpr std::uint64_t kBlockBytes = 1000;
 constexpr double kFast = 1e9;
 
 class FleetDiskTest : public ::testing::Test {
  protected:
+  static constexpr std::uint32_t kBlocks = 200;
+  static constexpr std::uint32_t kTokens = kBlocks * FakeWorker::kBlockTokens;  // 80 ms of prefill at a fake worker
+
   FleetDiskTest() {
     for (TokenId seed = 100; seed < 140; ++seed) {  // the workers' speeds are known
       sim_.Submit(MakePrompt(seed, 200), 3);

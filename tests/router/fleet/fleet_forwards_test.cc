@@ -14,6 +14,7 @@
 
 #include "router/fleet/text_pieces.h"
 #include "tests/router/fleet/fleet_sim.h"
+#include "tests/support/sanitized.h"
 
 namespace roost::router {
 namespace {
@@ -447,7 +448,7 @@ TEST_F(FleetForwardsTest, EveryRequestEndsOnceWhateverTheWorkersDo) {
   Rng draw(5);
   std::vector<Asked> all;
   for (const char* const id : {"a", "b", "c"}) Join(id);
-  for (int step = 0; step < 2000; ++step) {
+  for (int step = 0; step < (testing_support::kSanitized ? 700 : 2000); ++step) {
     FakeWorker& worker = *sim.workers.at(std::string(1, static_cast<char>('a' + draw.Below(3))));
     const auto what = draw.Below(10);
     if (what < 4) {

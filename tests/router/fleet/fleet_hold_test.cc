@@ -18,13 +18,14 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr std::int64_t kUnixSeconds = 1'800'000'000;
-constexpr std::uint32_t kBlocks = 100;
-constexpr std::uint32_t kTokens = kBlocks * FakeWorker::kBlockTokens;
 
 using Change = std::function<void(wire::Hello&)>;
 
 class FleetHoldTest : public ::testing::Test {
  protected:
+  static constexpr std::uint32_t kBlocks = 100;
+  static constexpr std::uint32_t kTokens = kBlocks * FakeWorker::kBlockTokens;
+
   FakeWorker& Join(
       const std::string& id, const Change& change = [](wire::Hello&) {}) {
     FakeWorker& worker = sim_.AddWorker(id);
@@ -468,8 +469,8 @@ TEST_F(FleetHoldTest, ARouterThatStopsEndsPulls) {
   EXPECT_EQ(Outcome().kind, WarmOutcome::Kind::kRefused);
 }
 
-// A copy of a hot prefix comes from its holder too.
-TEST(FleetHotPrefixTest, ACopyIsFetched) {
+// It comes from its holder too.
+TEST_F(FleetHoldTest, ACopyOfAHotPrefixIsFetched) {
   FleetCoreOptions options;
   options.requests.routing.min_copies = 2;
   FleetSim sim(1, "cache-aware", options);

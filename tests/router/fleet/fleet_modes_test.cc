@@ -9,7 +9,7 @@ namespace {
 using namespace std::chrono_literals;
 using Request = FleetSim::Request;
 
-constexpr std::uint32_t kOutput = 8;
+constexpr std::uint32_t kLongOutput = 8;
 
 FleetCoreOptions QuickToJudge() {
   FleetCoreOptions options;
@@ -22,7 +22,7 @@ struct FleetModesTest : ::testing::Test {
 
   WorkerMode ModeOf(const FakeWorker& worker) { return sim.StatusOf(worker.id())->mode; }
   std::uint32_t Promise(const std::vector<TokenId>& prompt) {
-    const Request request = sim.Submit(prompt, kOutput);
+    const Request request = sim.Submit(prompt, kLongOutput);
     sim.Run();
     return request.observer->decisions.front().matched_tokens;
   }
@@ -30,10 +30,10 @@ struct FleetModesTest : ::testing::Test {
   void BreakPromises(FakeWorker& worker, int count) {
     for (int i = 0; i < count; ++i) {
       const auto prompt = MakePrompt(next_seed_++, 50);
-      sim.Submit(prompt, kOutput);
+      sim.Submit(prompt, kLongOutput);
       sim.Run();
       worker.SetHitless(true);
-      sim.Submit(prompt, kOutput);
+      sim.Submit(prompt, kLongOutput);
       sim.Run();
       worker.SetHitless(false);
     }
@@ -99,8 +99,8 @@ TEST_F(FleetModesTest, NothingIsPromisedOfAWorkerThatKeepsNoPrefixes) {
   worker.SayHello();
   sim.DeliverAll();
   EXPECT_EQ(ModeOf(worker), WorkerMode::kBlind);
-  const Request first = sim.Submit(MakePrompt(1, 50), kOutput);
-  const Request beside = sim.Submit(MakePrompt(1, 50), kOutput);  // while the first is computed
+  const Request first = sim.Submit(MakePrompt(1, 50), kLongOutput);
+  const Request beside = sim.Submit(MakePrompt(1, 50), kLongOutput);  // while the first is computed
   EXPECT_EQ(sim.core.pending_count(), 0U);
   sim.Run();
   EXPECT_EQ(beside.observer->decisions.front().matched_tokens, 0U);

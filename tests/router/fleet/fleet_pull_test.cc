@@ -16,11 +16,11 @@ namespace {
 using namespace std::chrono_literals;
 using Request = FleetSim::Request;
 
-constexpr std::uint32_t kBlocks = 200;
-constexpr std::uint32_t kTokens = kBlocks * FakeWorker::kBlockTokens;  // 80 ms of prefill at a fake worker
-
 class FleetPullTest : public ::testing::Test {
  protected:
+  static constexpr std::uint32_t kBlocks = 200;
+  static constexpr std::uint32_t kTokens = kBlocks * FakeWorker::kBlockTokens;  // 80 ms of prefill at a fake worker
+
   explicit FleetPullTest(const FleetCoreOptions& options = {}) : sim_(1, "cache-aware", options) {}
 
   FakeWorker& Join(const std::string& id) {

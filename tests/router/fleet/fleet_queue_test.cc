@@ -11,7 +11,7 @@ namespace {
 using namespace std::chrono_literals;
 using Request = FleetSim::Request;
 
-constexpr std::uint32_t kOutput = 3;
+constexpr std::uint32_t kShortOutput = 3;
 
 FleetCoreOptions SmallQueue(std::uint32_t bound = 2) {
   FleetCoreOptions options;
@@ -32,7 +32,7 @@ struct FleetQueueTest : ::testing::Test {
     GenerateSpec wishes;
     wishes.generate.tenant = tenant;
     wishes.generate.priority = priority;
-    Request request = sim.Submit(MakePrompt(next_seed_++, 40), kOutput, std::move(wishes));
+    Request request = sim.Submit(MakePrompt(next_seed_++, 40), kShortOutput, std::move(wishes));
     sim.CarryOutEffects();
     return request;
   }
@@ -72,7 +72,7 @@ TEST_F(FleetQueueTest, RequestWaitsUntilAWorkerReportsRoom) {
   EXPECT_TRUE(IsAtWorker(third));
   EXPECT_TRUE(sim.core.Queues(sim.clock.Now()).empty());
   sim.Run();
-  EXPECT_EQ(third.observer->tokens, ExpectedOutput(third.prompt, kOutput));
+  EXPECT_EQ(third.observer->tokens, ExpectedOutput(third.prompt, kShortOutput));
 }
 
 TEST_F(FleetQueueTest, AViewTellsWhichQueuesAreFull) {
@@ -195,7 +195,7 @@ TEST_F(FleetQueueTest, WorkerThatRestartsTakesThoseThatWaitedForIt) {
   sim.Revive(a);
   sim.DeliverAll();
   sim.Run();
-  EXPECT_EQ(request.observer->tokens, ExpectedOutput(request.prompt, kOutput));
+  EXPECT_EQ(request.observer->tokens, ExpectedOutput(request.prompt, kShortOutput));
 }
 
 TEST_F(FleetQueueTest, CancelledRequestLeavesTheQueue) {

@@ -10,11 +10,11 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr std::uint32_t kBlocks = 100;
-constexpr std::uint32_t kTokens = kBlocks * FakeWorker::kBlockTokens;
-
 class OrdersTest : public ::testing::Test {
  protected:
+  static constexpr std::uint32_t kBlocks = 100;
+  static constexpr std::uint32_t kTokens = kBlocks * FakeWorker::kBlockTokens;
+
   PromptMatch Match(const std::vector<TokenId>& prompt) {
     const std::vector<BlockHash> hashes = BlocksOf(prompt);
     return sim_.core

@@ -15,10 +15,6 @@
 namespace roost::router {
 namespace {
 
-constexpr std::uint32_t kBlockTokens = 16;
-constexpr std::uint32_t kPieceBlocks = PrefixCopies::kMinPieceTokens / kBlockTokens;
-constexpr std::uint32_t kBlocks = 2 * kPieceBlocks + 3;
-
 struct CopyCounter final : FleetMetrics {
   void OnCopied(const std::string& model, std::uint32_t tokens) override { copied[model] += tokens; }
   std::map<std::string, std::uint64_t> copied;
@@ -26,6 +22,10 @@ struct CopyCounter final : FleetMetrics {
 
 class PrefixCopiesTest : public ::testing::Test {
  protected:
+  static constexpr std::uint32_t kBlockTokens = 16;
+  static constexpr std::uint32_t kPieceBlocks = PrefixCopies::kMinPieceTokens / kBlockTokens;
+  static constexpr std::uint32_t kBlocks = 2 * kPieceBlocks + 3;
+
   PrefixCopiesTest() {
     worker_ = Join("a");
     worker_registry_.SetBundle("digest", TextBundle());

@@ -13,10 +13,10 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr Instant kStart{1s};
-
 class RequestQueueTest : public ::testing::Test {
  protected:
+  static constexpr Instant kStart{1s};
+
   // Returns the request's number, or nothing when the queue is full.
   std::optional<std::uint64_t> Push(const std::string& tenant, std::uint32_t token_count, std::uint32_t priority = 50,
                                     Duration patience = 10s) {
@@ -204,7 +204,7 @@ TEST(RequestQueueModelTest, TurnsAreThoseOfThePaper) {
     constexpr std::size_t kBound = 60;
     RequestQueue queue(kBound);
     NaiveQueue naive;
-    Instant now = kStart;
+    Instant now{1s};
     std::uint64_t number = 0;
     for (int i = 0; i < 400; ++i) {
       now += std::chrono::milliseconds(rng.Below(20));

@@ -15,7 +15,7 @@ namespace roost::router {
 namespace {
 
 using namespace std::chrono_literals;
-using Change = ModeTracker::Change;
+using ModeChange = ModeTracker::Change;
 using Events = ModeTracker::Events;
 
 constexpr ModeOptions kOptions{.window_requests = 4, .missing_share = 0.5, .quiet_time = 60s};
@@ -25,9 +25,9 @@ struct Tracked {
   explicit Tracked(Events events) : tracker(events, kOptions, now) {}
 
   // Requests that are promised 100 tokens each, until the window is full.
-  std::optional<Change> Window(std::uint32_t found) { return Window(found, now); }
-  std::optional<Change> Window(std::uint32_t found, Instant promised_at) {
-    std::optional<Change> change;
+  std::optional<ModeChange> Window(std::uint32_t found) { return Window(found, now); }
+  std::optional<ModeChange> Window(std::uint32_t found, Instant promised_at) {
+    std::optional<ModeChange> change;
     for (std::uint32_t i = 0; i < kOptions.window_requests; ++i) {
       EXPECT_FALSE(change.has_value()) << "before the window is full";
       now += 1ms;
@@ -39,7 +39,7 @@ struct Tracked {
     now += 1ms;
     tracker.OnSnapshot(now);
   }
-  std::optional<Change> Pass(Duration time) {
+  std::optional<ModeChange> Pass(Duration time) {
     now += time;
     return tracker.Tick(now);
   }
@@ -59,11 +59,11 @@ TEST(ModeTrackerTest, WorkerThatKeepsNoBlocksStaysBlind) {
 TEST(ModeTrackerTest, BadWindowAsksForASnapshotAndASecondOneEndsExactness) {
   Tracked it(Events::kSent);
   it.Snapshot();
-  EXPECT_EQ(it.Window(49), (Change{WorkerMode::kExact, ModeReason::kMissingTokens}));
+  EXPECT_EQ(it.Window(49), (ModeChange{WorkerMode::kExact, ModeReason::kMissingTokens}));
   EXPECT_EQ(it.Window(0), std::nullopt);  // the snapshot is under way
   it.Snapshot();
-  EXPECT_EQ(it.Window(49), (Change{WorkerMode::kPredicted, ModeReason::kMissingTokens}));
-  EXPECT_EQ(it.Window(49), (Change{WorkerMode::kBlind, ModeReason::kMissingTokens}));
+  EXPECT_EQ(it.Window(49), (ModeChange{WorkerMode::kPredicted, ModeReason::kMissingTokens}));
+  EXPECT_EQ(it.Window(49), (ModeChange{WorkerMode::kBlind, ModeReason::kMissingTokens}));
   EXPECT_EQ(it.Window(0), std::nullopt);
 }
 
@@ -73,7 +73,7 @@ TEST(ModeTrackerTest, GoodWindowAfterTheSnapshotRestoresTrust) {
   ASSERT_TRUE(it.Window(0).has_value());
   it.Snapshot();
   EXPECT_EQ(it.Window(50), std::nullopt);
-  EXPECT_EQ(it.Window(0), (Change{WorkerMode::kExact, ModeReason::kMissingTokens}));
+  EXPECT_EQ(it.Window(0), (ModeChange{WorkerMode::kExact, ModeReason::kMissingTokens}));
 }
 
 TEST(ModeTrackerTest, QuietTimeClimbsTheLadderOneStepAtATime) {
@@ -85,19 +85,19 @@ TEST(ModeTrackerTest, QuietTimeClimbsTheLadderOneStepAtATime) {
   ASSERT_TRUE(it.Window(0).has_value());
   ASSERT_EQ(it.tracker.mode(), WorkerMode::kBlind);
   EXPECT_EQ(it.Pass(59s), std::nullopt);
-  EXPECT_EQ(it.Pass(1s), (Change{WorkerMode::kPredicted, ModeReason::kQuiet}));
+  EXPECT_EQ(it.Pass(1s), (ModeChange{WorkerMode::kPredicted, ModeReason::kQuiet}));
   EXPECT_EQ(it.Pass(59s), std::nullopt);
-  EXPECT_EQ(it.Pass(1s), (Change{WorkerMode::kExact, ModeReason::kQuiet}));
+  EXPECT_EQ(it.Pass(1s), (ModeChange{WorkerMode::kExact, ModeReason::kQuiet}));
   it.Snapshot();
-  EXPECT_EQ(it.Window(0), (Change{WorkerMode::kPredicted, ModeReason::kMissingTokens})) << "it is on trial";
+  EXPECT_EQ(it.Window(0), (ModeChange{WorkerMode::kPredicted, ModeReason::kMissingTokens})) << "it is on trial";
 }
 
 TEST(ModeTrackerTest, WorkerWithoutEventsIsPredictedAtBest) {
   Tracked it(Events::kNone);
   EXPECT_EQ(it.tracker.mode(), WorkerMode::kPredicted);
   EXPECT_EQ(it.Pass(600s), std::nullopt);
-  EXPECT_EQ(it.Window(0), (Change{WorkerMode::kBlind, ModeReason::kMissingTokens}));
-  EXPECT_EQ(it.Pass(60s), (Change{WorkerMode::kPredicted, ModeReason::kQuiet}));
+  EXPECT_EQ(it.Window(0), (ModeChange{WorkerMode::kBlind, ModeReason::kMissingTokens}));
+  EXPECT_EQ(it.Pass(60s), (ModeChange{WorkerMode::kPredicted, ModeReason::kQuiet}));
   EXPECT_EQ(it.Pass(600s), std::nullopt);
 }
 
@@ -105,14 +105,16 @@ TEST(ModeTrackerTest, WorkerThatLosesTrackOfItsCacheIsPredictedUntilItKnowsItAga
   Tracked it(Events::kSent);
   it.Snapshot();
   EXPECT_EQ(it.tracker.OnEvents(Events::kSent, it.now), std::nullopt);
-  EXPECT_EQ(it.tracker.OnEvents(Events::kNone, it.now), (Change{WorkerMode::kPredicted, ModeReason::kCacheUnknown}));
+  EXPECT_EQ(it.tracker.OnEvents(Events::kNone, it.now),
+            (ModeChange{WorkerMode::kPredicted, ModeReason::kCacheUnknown}));
   EXPECT_EQ(it.tracker.OnEvents(Events::kNone, it.now), std::nullopt);
   EXPECT_EQ(it.Pass(600s), std::nullopt) << "no quiet time makes it exact";
-  EXPECT_EQ(it.tracker.OnEvents(Events::kSent, it.now), (Change{WorkerMode::kExact, ModeReason::kCacheKnown}));
+  EXPECT_EQ(it.tracker.OnEvents(Events::kSent, it.now), (ModeChange{WorkerMode::kExact, ModeReason::kCacheKnown}));
 
   Tracked blind(Events::kNone);
-  EXPECT_EQ(blind.Window(0), (Change{WorkerMode::kBlind, ModeReason::kMissingTokens}));
-  EXPECT_EQ(blind.tracker.OnEvents(Events::kSent, blind.now), (Change{WorkerMode::kExact, ModeReason::kCacheKnown}));
+  EXPECT_EQ(blind.Window(0), (ModeChange{WorkerMode::kBlind, ModeReason::kMissingTokens}));
+  EXPECT_EQ(blind.tracker.OnEvents(Events::kSent, blind.now),
+            (ModeChange{WorkerMode::kExact, ModeReason::kCacheKnown}));
 
   Tracked empty(Events::kNoBlocks);
   EXPECT_EQ(empty.tracker.OnEvents(Events::kSent, empty.now), std::nullopt);
@@ -143,7 +145,7 @@ TEST(ModeTrackerTest, PromisesOfAnEarlierViewCountForNothing) {
   it.Snapshot();
   EXPECT_EQ(it.Window(0, before), std::nullopt);
   EXPECT_EQ(it.tracker.mode(), WorkerMode::kExact);
-  EXPECT_EQ(it.Window(0), (Change{WorkerMode::kPredicted, ModeReason::kMissingTokens}));
+  EXPECT_EQ(it.Window(0), (ModeChange{WorkerMode::kPredicted, ModeReason::kMissingTokens}));
 }
 
 // ---- all sequences ----
@@ -173,7 +175,7 @@ void RunSequence(Events events, const Table& table, const std::string& inputs) {
   Tracked it(events);
   std::string state = events == Events::kSent ? "AWAIT_E" : "P";
   for (const char input : inputs) {
-    std::optional<Change> change;
+    std::optional<ModeChange> change;
     switch (input) {
       case 'g': change = it.Window(100); break;
       case 'b': change = it.Window(0); break;

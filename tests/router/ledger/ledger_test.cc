@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "common/base/rng.h"
-#include "deploy/roostctl/files/file_commands.h"
+#include "deploy/roostctl/files/ledger_sum.h"
 
 namespace roost::router {
 namespace {
