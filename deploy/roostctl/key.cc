@@ -11,6 +11,7 @@
 
 #include "common/base/result.h"
 #include "common/wire/link_keys.h"
+#include "deploy/roostctl/percent.h"
 #include "deploy/roostctl/remote/http_client.h"
 #include "deploy/roostctl/remote/json_members.h"
 #include "deploy/roostctl/remote/refusal.h"
@@ -165,7 +166,7 @@ Result<std::string> FormatUsage(std::string_view usage_json) {
     if (!name) continue;
     const std::uint64_t prompt = CountAt(key, "prompt_tokens");
     const std::uint64_t cached = CountAt(key, "cached_tokens");
-    const double share = prompt == 0 ? 0 : 100 * static_cast<double>(cached) / static_cast<double>(prompt);
+    const double share = Percent(cached, prompt);
     table += fmt::format("{:<24} {:>10} {:>10} {:>15} {:>15} {:>6.1f}% {:>14}\n", *name, CountAt(key, "requests"),
                          CountAt(key, "refused_requests"), prompt, cached, share, CountAt(key, "output_tokens"));
   }

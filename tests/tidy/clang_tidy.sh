@@ -10,8 +10,8 @@ cmake --build build/tidy --target roost_schema roost_console_files >/dev/null
 stamps=${XDG_CACHE_HOME:-$HOME/.cache}/roost-tidy
 mkdir -p "$stamps"
 
-# Most compiled files are several sources in one; small ones of a daemon are put together here, because half of the time goes
-# to headers. (So a name in an anonymous namespace must be the only one there. Commands of roostctl have names in common.)
+# Most compiled files are several sources in one; small ones of a folder are put together here, because half of the time goes
+# to headers. (So a name in an anonymous namespace must be the only one there.)
 # A line for each file: its name, and its compile command as CMake wrote it, changed to preprocess: the output holds every header.
 commands=$(mktemp)
 trap 'rm -f "$commands"' EXIT
@@ -27,7 +27,7 @@ for entry in json.loads((build / "compile_commands.json").read_text()):
     if any(part in entry["file"] for part in ("/schema/", "roost_precompiled")):
         continue
     folder = pathlib.Path(entry["file"]).relative_to(build).parts[0] if includes else ""
-    if folder in ("common", "router", "worker") and len(includes) < 8:
+    if folder in ("common", "router", "worker", "deploy") and len(includes) < 8:
         small[folder].append((entry, includes))
     else:
         entries.append(entry)

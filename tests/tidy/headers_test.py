@@ -3,8 +3,9 @@ the standard library that it uses.
 
   headers_test.py BUILD_DIR    BUILD_DIR/public_headers.txt lists the headers, and the build's own flags are used
 
-Most of the time to compile a header goes to the standard library. So that is compiled once, before all headers; then the
-text of each header is searched for names of the standard library whose header it does not include. A header that compiled is
+Most of the time to compile a header goes to the standard library and to what LIBRARIES names. So these are compiled once, before
+all headers; then the text of each header is searched for their names: it must include the standard library's header of each
+name, and reach that of a library. A header that compiled is
 compiled again only when it, a header that it includes, or the flags change.
 """
 
@@ -81,6 +82,8 @@ STD_HEADERS = {
     "variant": "get get_if holds_alternative monostate variant variant_size_v visit",
     "vector": "vector",
 }
+# Namespace of a library that many headers include -> its header, and what the includes of it begin with.
+LIBRARIES = {"fmt": ("fmt/format.h", "fmt/"), "simdjson": ("simdjson.h", "simdjson.h")}
 HEADERS_OF_NAME = {}
 for header, names in STD_HEADERS.items():
     for name in names.split():
@@ -145,7 +148,8 @@ class HeadersTest(unittest.TestCase):
         STAMPS.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory() as folder:
             standard = pathlib.Path(folder) / "standard.h"
-            standard.write_text("".join(f"#include <{name}>\n" for name in STD_HEADERS))
+            libraries = [header for header, _ in LIBRARIES.values()]
+            standard.write_text("".join(f"#include <{name}>\n" for name in [*STD_HEADERS, *libraries]))
             # Templates that these headers use are made once, not for each header: a third of the time.
             instantiate = "-fpch-instantiate-templates"
             subprocess.run([*command, instantiate, "-x", "c++-header", str(standard), "-o", f"{standard}.pch"], check=True)
@@ -174,6 +178,16 @@ class HeadersTest(unittest.TestCase):
                     self.assertIn(name, HEADERS_OF_NAME, "STD_HEADERS does not say where this name comes from")
                     wanted = HEADERS_OF_NAME[name]
                     self.assertTrue(wanted & included, f"needs one of {sorted(wanted)}")
+
+    def test_each_reaches_the_libraries_whose_names_it_uses(self):
+        for header in public_headers():
+            code = code_of(header)
+            for namespace, (_, beginning) in LIBRARIES.items():
+                if not re.search(rf"\b{namespace}::", code):
+                    continue
+                with self.subTest(header=str(header.relative_to(ROOT)), library=namespace):
+                    reached = (ANGLED.findall(path.read_text()) for path in with_included(header, set()))
+                    self.assertTrue(any(name.startswith(beginning) for names in reached for name in names))
 
 
 if __name__ == "__main__":

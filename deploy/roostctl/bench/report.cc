@@ -10,6 +10,7 @@
 #include "common/base/check.h"
 #include "common/base/json_writer.h"
 #include "deploy/roostctl/curve_plot.h"
+#include "deploy/roostctl/percent.h"
 
 namespace roost::roostctl {
 
@@ -19,10 +20,6 @@ namespace {
 constexpr double kMuchLagSeconds = 0.02;
 constexpr std::size_t kBars = 12;
 constexpr std::size_t kHistogramColumns = 40;
-
-double Percent(std::uint64_t part, std::uint64_t whole) {
-  return whole == 0 ? 0 : 100 * static_cast<double>(part) / static_cast<double>(whole);
-}
 
 std::string SpreadLine(std::string_view name, const Spread& spread, double scale, std::string_view unit) {
   if (spread.count == 0) return {};

@@ -23,10 +23,10 @@ namespace {
 
 // A person can not read faster updates of a line, and a log should not grow fast.
 constexpr Duration kBarInterval = std::chrono::milliseconds(200);
-constexpr Duration kLinesInterval = std::chrono::seconds(10);
+constexpr Duration kLogInterval = std::chrono::seconds(10);
 constexpr std::size_t kWholeBarLength = 20;
 // Moves to the line's start, and erases the line.
-constexpr std::string_view kEraseLine = "\r\x1b[K";
+constexpr std::string_view kRestartLine = "\r\x1b[K";
 
 }  // namespace
 
@@ -47,22 +47,22 @@ void ProgressBar::Update(std::string_view label, const LoadProgress& progress) {
   if (output_ == ProgressOutput::kNone) return;
   const bool is_terminal = output_ == ProgressOutput::kTerminal;
   const Instant now = clock_.Now();
-  if (now - written_ < (is_terminal ? kBarInterval : kLinesInterval)) return;
+  if (now - written_ < (is_terminal ? kBarInterval : kLogInterval)) return;
   written_ = now;
   is_shown_ = true;
-  out_ << (is_terminal ? kEraseLine : "") << label << (label.empty() ? "" : " ") << ProgressText(progress)
+  out_ << (is_terminal ? kRestartLine : "") << label << (label.empty() ? "" : " ") << ProgressText(progress)
        << (is_terminal ? "" : "\n") << std::flush;
 }
 
 void ProgressBar::End() {
-  if (output_ == ProgressOutput::kTerminal && is_shown_) out_ << kEraseLine << std::flush;
+  if (output_ == ProgressOutput::kTerminal && is_shown_) out_ << kRestartLine << std::flush;
   is_shown_ = false;
 }
 
 namespace {
 
 constexpr std::uint32_t kProbeTokens = 24;
-constexpr double kCapacityPrecision = 1.1;
+constexpr double kMeasuredPrecision = 1.1;
 
 ServiceLimits LimitsOf(const BenchOptions& options) {
   const auto limit = [](double ms) { return ms > 0 ? std::optional(ms * 1e-3) : std::nullopt; };
@@ -117,7 +117,7 @@ class Bench {
       err << fmt::format("roostctl bench: {:.3g} requests/s: {:.1f} % are good\n", options.rate, 100 * share);
       return share;
     };
-    ROOST_ASSIGN_OR_RETURN(const double speed, HighestGoodSpeed(good_share_at, kCapacityPrecision));
+    ROOST_ASSIGN_OR_RETURN(const double speed, HighestGoodSpeed(good_share_at, kMeasuredPrecision));
     if (!was_stopped_) run.capacity = speed * options_.rate;
     return {};
   }

@@ -16,6 +16,7 @@
 #include "common/json/json_read.h"
 #include "common/prefix/block_hash.h"
 #include "deploy/roostctl/block_tree.h"
+#include "deploy/roostctl/percent.h"
 #include "deploy/roostctl/workload/json_lines.h"
 #include "router/record/recorder.h"
 
@@ -138,8 +139,8 @@ Parting PartingAt(Front& front) {
   return parting;
 }
 
-std::string Percent(std::uint64_t part, std::uint64_t whole) {
-  return fmt::format("{:.1f} %", whole == 0 ? 0.0 : 100 * static_cast<double>(part) / static_cast<double>(whole));
+std::string PercentText(std::uint64_t part, std::uint64_t whole) {
+  return fmt::format("{:.1f} %", Percent(part, whole));
 }
 
 std::string Sentence(const Parting& parting, const LintResult& result, const LintOptions& options) {
@@ -152,8 +153,8 @@ std::string Sentence(const Parting& parting, const LintResult& result, const Lin
   text += fmt::format(
       "token {} of about {} differs in {} of {} requests that are equal up to there: their rests cost {} of all "
       "prefill",
-      parting.token, parting.token + parting.median_tokens, Percent(parting.parted, parting.requests), parting.requests,
-      Percent(parting.computed_tokens, result.computed_tokens));
+      parting.token, parting.token + parting.median_tokens, PercentText(parting.parted, parting.requests),
+      parting.requests, PercentText(parting.computed_tokens, result.computed_tokens));
   if (options.prefill_tokens_per_second > 0) {
     text += fmt::format(", {:.1f} s", static_cast<double>(parting.computed_tokens) /
                                           static_cast<double>(options.prefill_tokens_per_second));
@@ -240,7 +241,7 @@ std::string FormatLint(const LintResult& result, const LintOptions& options) {
     text += Sentence(parting, result, options);
   }
   return text + fmt::format("{} requests; a cache that never evicts computes {} of their {} prompt tokens; {} places\n",
-                            result.requests, Percent(result.computed_tokens, result.prompt_tokens),
+                            result.requests, PercentText(result.computed_tokens, result.prompt_tokens),
                             result.prompt_tokens, result.partings.size());
 }
 

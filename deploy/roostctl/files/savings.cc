@@ -12,6 +12,7 @@
 
 #include "common/base/json_writer.h"
 #include "deploy/roostctl/block_tree.h"
+#include "deploy/roostctl/percent.h"
 #include "deploy/roostctl/simulate/simulate.h"
 #include "router/ledger/ledger_row.h"
 
@@ -21,19 +22,15 @@ namespace {
 using router::kHourSeconds;
 using router::LedgerCounts;
 
-double Share(std::uint64_t part, std::uint64_t whole) {
-  return whole == 0 ? 0 : 100 * static_cast<double>(part) / static_cast<double>(whole);
-}
-
 double Beyond(const LedgerCounts& counts) { return counts.saved_seconds - counts.round_robin_saved_seconds; }
 
 std::string TableLine(const std::string& tenant, const std::string& key, const std::string& model,
                       const LedgerCounts& counts, double price) {
-  std::string line =
-      fmt::format("{:<16} {:<20} {:<20} {:>9} {:>14} {:>7.1f}% {:>7.1f}% {:>14} {:>13} {:>12.1f} {:>12.1f}", tenant,
-                  key, model, counts.requests, counts.prompt_tokens, Share(counts.cached_tokens, counts.prompt_tokens),
-                  Share(counts.best_worker_tokens, counts.prompt_tokens), counts.written_tokens, counts.output_tokens,
-                  counts.saved_seconds, Beyond(counts));
+  std::string line = fmt::format(
+      "{:<16} {:<20} {:<20} {:>9} {:>14} {:>7.1f}% {:>7.1f}% {:>14} {:>13} {:>12.1f} {:>12.1f}", tenant, key, model,
+      counts.requests, counts.prompt_tokens, Percent(counts.cached_tokens, counts.prompt_tokens),
+      Percent(counts.best_worker_tokens, counts.prompt_tokens), counts.written_tokens, counts.output_tokens,
+      counts.saved_seconds, Beyond(counts));
   if (price > 0) {
     const double per_second = price / kHourSeconds;
     line += fmt::format(" {:>12.2f} {:>12.2f}", counts.saved_seconds * per_second, Beyond(counts) * per_second);
