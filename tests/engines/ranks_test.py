@@ -8,7 +8,7 @@ import unittest
 
 from adapter_suite import BLOCK_TOKENS, Fleet, wait_until
 from adapter_test import DoubleEngine
-from vllm_engine import free_ports
+from free_ports import free_ports
 
 RANKS = 8
 SESSIONS = 60

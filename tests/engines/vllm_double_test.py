@@ -13,18 +13,14 @@ import unittest
 import msgpack
 import zmq
 
+from free_ports import free_port
+
 HERE = pathlib.Path(__file__).resolve().parent
 RECORDINGS = HERE / "recordings/vllm-0.32.0"
 # Answers whose content differs in more than numbers, or that ask for what the double does not do, are not here.
 EXCHANGES = ["greedy", "greedy-plain", "greedy-usage-at-end", "logprobs-as-ids", "logprobs-21", "cache-salt", "ignore-eos",
              "invalid-token", "too-long", "empty-prompt", "unknown-model", "two-greedy", "sampled", "min-tokens",
              "adapter"]
-
-
-def free_port():
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
 
 
 @contextlib.contextmanager

@@ -11,10 +11,11 @@ import json
 import os
 import pathlib
 import signal
-import socket
 import subprocess
 import threading
 import time
+
+from free_ports import free_port, free_ports  # noqa: F401  for those who have this module
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 DEMO_MODEL = ROOT / "deploy/demo-model"
@@ -25,25 +26,6 @@ START_SECONDS = 400
 # VLLM_SERVER_DEV_MODE serves /reset_prefix_cache and /server_info.
 SETTINGS = {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_SERVER_DEV_MODE": "1", "VLLM_NO_USAGE_STATS": "1",
             "HF_HUB_OFFLINE": "1"}
-
-
-def free_port():
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
-
-
-def free_ports(count):
-    """The first of so many neighbouring ports that are free."""
-    while True:
-        first = free_port()
-        with contextlib.ExitStack() as bound:
-            try:
-                for port in range(first, first + count):
-                    bound.enter_context(socket.socket()).bind(("127.0.0.1", port))
-            except (OSError, OverflowError):
-                continue
-            return first
 
 
 class Engine:

@@ -1,7 +1,8 @@
 """Public headers stand alone: each compiles without what others include, and includes the header of every name of
 the standard library that it uses.
 
-  headers_test.py BUILD_DIR    BUILD_DIR/public_headers.txt lists the headers, and the build's own flags are used
+  headers_test.py BUILD_DIR    BUILD_DIR/public_headers.txt lists the headers, and the build's own flags are used, whose generated
+                               files must be there
 
 Most of the time to compile a header goes to the standard library and to what LIBRARIES names. So these are compiled once, before
 all headers; then the text of each header is searched for their names: it must include the standard library's header of each
@@ -112,7 +113,7 @@ def compiler_and_flags():
     flags = []
     for entry in json.loads((BUILD / "compile_commands.json").read_text()):
         words = shlex.split(entry["command"].replace("-isystem ", "-isystem"))
-        if "cmake_pch.hxx" not in entry["command"] or "-fPIC" not in words:
+        if "cmake_pch.hxx" not in entry["command"] or "-fPIC" not in words or "-emit-pch" in words:
             continue
         while not words[0].endswith(("g++", "clang++", "c++")):
             words.pop(0)  # ccache and its settings
