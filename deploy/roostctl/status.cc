@@ -9,6 +9,7 @@
 
 #include "common/base/byte_size.h"
 #include "deploy/roostctl/block_tree.h"
+#include "deploy/roostctl/percent.h"
 #include "deploy/roostctl/remote/http_client.h"
 #include "deploy/roostctl/remote/json_members.h"
 #include "deploy/roostctl/remote/refusal.h"
@@ -120,9 +121,7 @@ std::string HitRateLine(json::Array workers) {
   }
   if (saved + computed <= 0) return "";
   std::string line = fmt::format("hit rate: {:.0f} % of the prompts' prefill time", 100 * saved / (saved + computed));
-  if (prompt > 0) {
-    line += fmt::format(", {:.0f} % of their tokens", 100 * static_cast<double>(cached) / static_cast<double>(prompt));
-  }
+  if (prompt > 0) line += fmt::format(", {:.0f} % of their tokens", Percent(cached, prompt));
   return line + '\n';
 }
 

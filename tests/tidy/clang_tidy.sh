@@ -26,9 +26,8 @@ for entry in json.loads((build / "compile_commands.json").read_text()):
     includes = re.findall("^#include \"/.*", text, re.MULTILINE) if "/Unity/" in entry["file"] else []
     if any(part in entry["file"] for part in ("/schema/", "roost_precompiled")):
         continue
-    folder = pathlib.Path(entry["file"]).relative_to(build).parts[0] if includes else ""
-    if folder in ("common", "router", "worker", "deploy") and len(includes) < 8:
-        small[folder].append((entry, includes))
+    if 0 < len(includes) < 8:
+        small[pathlib.Path(entry["file"]).relative_to(build).parts[0]].append((entry, includes))
     else:
         entries.append(entry)
 for folder, members in small.items():

@@ -62,7 +62,7 @@ void ProgressBar::End() {
 namespace {
 
 constexpr std::uint32_t kProbeTokens = 24;
-constexpr double kMeasuredPrecision = 1.1;
+constexpr double kMeasuredCapacityPrecision = 1.1;
 
 ServiceLimits LimitsOf(const BenchOptions& options) {
   const auto limit = [](double ms) { return ms > 0 ? std::optional(ms * 1e-3) : std::nullopt; };
@@ -117,7 +117,7 @@ class Bench {
       err << fmt::format("roostctl bench: {:.3g} requests/s: {:.1f} % are good\n", options.rate, 100 * share);
       return share;
     };
-    ROOST_ASSIGN_OR_RETURN(const double speed, HighestGoodSpeed(good_share_at, kMeasuredPrecision));
+    ROOST_ASSIGN_OR_RETURN(const double speed, HighestGoodSpeed(good_share_at, kMeasuredCapacityPrecision));
     if (!was_stopped_) run.capacity = speed * options_.rate;
     return {};
   }

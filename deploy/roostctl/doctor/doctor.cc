@@ -25,7 +25,7 @@
 namespace roost::roostctl {
 namespace {
 
-constexpr double kRouterPatienceSeconds = 10;
+constexpr double kCheckPatienceSeconds = 10;
 constexpr double kAnswerSeconds = 120;
 // Words, digits, several scripts, spaces and marks: what tokenizers treat differently.
 constexpr std::string_view kPrompt =
@@ -93,7 +93,7 @@ class Doctor {
 
   // The answer with status 200; otherwise a finding.
   std::optional<HttpResponse> Ask(const Place& place, const std::string& path, std::string_view advice) {
-    HttpClient client(place.access, kRouterPatienceSeconds);
+    HttpClient client(place.access, kCheckPatienceSeconds);
     const Result<HttpResponse> response = client.Get(path);
     if (response.ok() && response->status == 200) return *response;
     const std::string hint = response.ok() ? OtherAddressHint(*response) : "";
@@ -121,7 +121,7 @@ class Doctor {
       if (release_.empty()) release_ = release;
       Add(CheckRelease(place.access.url, release, Version()));
     }
-    HttpClient client(place.access, kRouterPatienceSeconds);
+    HttpClient client(place.access, kCheckPatienceSeconds);
     const Result<HttpResponse> ready = client.Get("/ready");
     if (ready.ok() && ready->status == 200) {
       Add({Severity::kOk, "ready", place.access.url, ReadyText(ready->body)});
@@ -134,7 +134,7 @@ class Doctor {
 
   // Names the pairs of workers that fail.
   void CheckTransfers() {
-    HttpClient client(admin_.access, kRouterPatienceSeconds);
+    HttpClient client(admin_.access, kCheckPatienceSeconds);
     const Result<HttpResponse> answer = client.Get("/admin/v1/transfers");
     if (!answer.ok() || answer->status != 200) return;
     for (Finding& finding : CheckPairs(answer->body)) Add(std::move(finding));
@@ -142,7 +142,7 @@ class Doctor {
 
   // Checks the parts of messages that models' chat templates leave out, as their router found.
   void CheckTemplates() {
-    HttpClient client(admin_.access, kRouterPatienceSeconds);
+    HttpClient client(admin_.access, kCheckPatienceSeconds);
     const Result<HttpResponse> answer = client.Get("/admin/v1/models");
     if (!answer.ok() || answer->status != 200) return;
     const json::Document body(answer->body);
@@ -176,7 +176,7 @@ class Doctor {
   // Operators' routes must not stand where clients come.
   void CheckApart() {
     if (admin_.access.url == api_.access.url) return;
-    HttpClient client(api_.access, kRouterPatienceSeconds);
+    HttpClient client(api_.access, kCheckPatienceSeconds);
     const Result<HttpResponse> response = client.Get("/admin/v1/workers");
     if (!response.ok() || response->status != 200) return;
     Add({Severity::kFailure, "door", api_.access.url, "operators' routes answer at the clients' address",
@@ -198,7 +198,7 @@ class Doctor {
     CheckTimeOf(place, *answer);
     for (Finding& finding : CheckMetrics(place.access.url, kind, MetricsText(answer->body))) Add(std::move(finding));
     if (kind == DaemonKind::kRouter) return;
-    HttpClient client(place.access, kRouterPatienceSeconds);
+    HttpClient client(place.access, kCheckPatienceSeconds);
     const Result<HttpResponse> ready = client.Get("/ready");
     if (!ready.ok()) return;
     for (Finding& finding : CheckLinks(place.access.url, ready->body)) Add(std::move(finding));
@@ -219,7 +219,7 @@ class Doctor {
   void CheckTlsOf(const Place& place) {
     if (place.access.url.rfind("https:", 0) != 0) return;
     RouterCall call;
-    call.Begin(place.access, "", {.path = "/health", .timeout_seconds = kRouterPatienceSeconds});
+    call.Begin(place.access, "", {.path = "/health", .timeout_seconds = kCheckPatienceSeconds});
     curl_easy_setopt(call.handle(), CURLOPT_CERTINFO, 1L);
     const CURLcode code = call.Perform();
     curl_certinfo* chain = nullptr;
@@ -239,7 +239,7 @@ class Doctor {
     RouterAccess stranger = place.access;
     stranger.api_key.clear();
     stranger.api_key_file.clear();
-    HttpClient client(stranger, kRouterPatienceSeconds);
+    HttpClient client(stranger, kCheckPatienceSeconds);
     const Result<HttpResponse> response = client.Get(path);
     if (!response.ok() || !OtherAddressHint(*response).empty()) return;
     Add(CheckDoor({place.access.url, std::move(what), response->status}));
@@ -302,7 +302,7 @@ class Doctor {
   std::optional<std::string> LastHashAt(const Place& place) {
     JsonWriter body;
     body.BeginObject().Key("model").String(model_).Key("prompt").String(kPrompt).EndObject();
-    HttpClient client(place.access, kRouterPatienceSeconds);
+    HttpClient client(place.access, kCheckPatienceSeconds);
     const Result<HttpResponse> response = client.PostJson("/admin/v1/match", body.Take());
     if (!response.ok() || response->status != 200) return std::nullopt;
     const json::Document answer(response->body);
@@ -367,7 +367,7 @@ class Doctor {
 
   // The size of the model's blocks, as the API tells clients; 0 when it does not.
   [[nodiscard]] std::uint64_t BlockTokens() const {
-    HttpClient client(api_.access, kRouterPatienceSeconds);
+    HttpClient client(api_.access, kCheckPatienceSeconds);
     const Result<HttpResponse> response = client.Get("/v1/models/" + PercentEncode(model_));
     if (!response.ok() || response->status != 200) return 0;
     const json::Document model(response->body);
@@ -391,7 +391,7 @@ class Doctor {
   }
 
   std::optional<std::uint64_t> PredictedOf(std::string_view id) {
-    HttpClient client(admin_.access, kRouterPatienceSeconds);
+    HttpClient client(admin_.access, kCheckPatienceSeconds);
     const Result<HttpResponse> response =
         client.Get(fmt::format("/admin/v1/decisions?request_id={}", PercentEncode(id)));
     if (!response.ok() || response->status != 200) return std::nullopt;

@@ -21,6 +21,7 @@
 #include "common/base/clock.h"
 #include "common/base/utf8.h"
 #include "deploy/roostctl/block_tree.h"
+#include "deploy/roostctl/percent.h"
 #include "deploy/roostctl/remote/http_client.h"
 #include "deploy/roostctl/remote/refusal.h"
 #include "deploy/roostctl/top/top_sample.h"
@@ -91,8 +92,7 @@ std::string Short(std::optional<double> value) { return value ? Short(*value) : 
 
 std::string TokenHits(const WorkerTotals& totals) {
   if (totals.prompt_tokens == 0) return "-";
-  return fmt::format("{:.0f}%",
-                     100 * static_cast<double>(totals.cached_tokens) / static_cast<double>(totals.prompt_tokens));
+  return fmt::format("{:.0f}%", Percent(totals.cached_tokens, totals.prompt_tokens));
 }
 
 // In time; in tokens where workers do not tell times.

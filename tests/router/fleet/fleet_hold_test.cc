@@ -469,7 +469,7 @@ TEST_F(FleetHoldTest, ARouterThatStopsEndsPulls) {
   EXPECT_EQ(Outcome().kind, WarmOutcome::Kind::kRefused);
 }
 
-// It comes from its holder too.
+// A copy comes from its holder too.
 TEST_F(FleetHoldTest, ACopyOfAHotPrefixIsFetched) {
   FleetCoreOptions options;
   options.requests.routing.min_copies = 2;
