@@ -13,6 +13,7 @@ cd "$(dirname "$0")/.."
 cmake --preset release -DROOST_BUILD_TESTS=ON -DROOST_TEST_LABELS=
 cmake --build --preset release
 echo "nightly.sh: built in $SECONDS s"
+export ROOST_NIGHT=1
 # Spoilt pulls and killed workers, of which CI tries a few.
 export ROOST_TRANSFER_ROUNDS=100 ROOST_APART_ROUNDS=20
 # Other seeds of whole models each night.

@@ -13,7 +13,8 @@ import adapter_suite
 from adapter_suite import BLOCK_TOKENS, DEMO_MODEL, GRAIN_TOKENS, Fleet, wait_until
 from vllm_double_test import HERE, free_port
 
-from cluster import BIN, Cluster, text  # noqa: E402  adapter_suite knows where it is
+import side_by_side  # noqa: E402  adapter_suite knows where it is
+from cluster import BIN, Cluster, text  # noqa: E402
 
 
 class DoubleEngine:
@@ -421,4 +422,4 @@ class DoubleTest(adapter_suite.AdapterSuite, unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    side_by_side.main(2)

@@ -11,6 +11,7 @@ import unittest
 
 from adapter_suite import Fleet, wait_until
 from adapter_test import DoubleEngine
+import side_by_side
 
 STREAMS = 16
 PROMPT_TOKENS = 1500
@@ -126,4 +127,4 @@ class ConnectorTest(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    side_by_side.main(2)

@@ -1,11 +1,13 @@
 """Ports for programs that must be told one, and keep it when they start again."""
 
 import contextlib
+import os
 import pathlib
 import random
 import socket
 
 given = set()  # by this process
+PARTS = 16  # of all ports: processes that begin one after the other, as those beside each other do, choose from different ones
 
 
 def free_ports(count):
@@ -13,8 +15,10 @@ def free_ports(count):
     a test beside this one does not get one of them before it is used."""
     lowest_of_the_system = int(pathlib.Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
     end = lowest_of_the_system if lowest_of_the_system > 8192 else 32768  # where it gives nearly all, there is no better place
+    part = end // 2 // PARTS
+    begin = end // 2 + os.getpid() % PARTS * part
     while True:
-        first = random.SystemRandom().randrange(end // 2, end - count)
+        first = random.SystemRandom().randrange(begin, begin + part - count)
         ports = range(first, first + count)
         if given.intersection(ports):
             continue

@@ -10,6 +10,7 @@ import zlib
 
 from adapter_suite import Fleet, wait_until
 from adapter_test import DoubleEngine
+import side_by_side
 from vllm_double import embedding_of
 
 from cluster import Cluster  # noqa: E402  adapter_suite knows where it is
@@ -193,4 +194,4 @@ class PassThroughTest(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    side_by_side.main(2)

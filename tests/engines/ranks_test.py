@@ -8,6 +8,7 @@ import unittest
 
 from adapter_suite import BLOCK_TOKENS, Fleet, wait_until
 from adapter_test import DoubleEngine
+import side_by_side
 from free_ports import free_ports
 
 RANKS = 8
@@ -115,4 +116,4 @@ class RanksTest(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    side_by_side.main(2)

@@ -9,6 +9,7 @@ import tempfile
 import unittest
 
 import openai_test
+import side_by_side
 from cluster import Cluster, wait_until
 from slots_test import GRAIN, VOCABULARY, SlotFleets
 
@@ -295,4 +296,4 @@ class SlotDiskTest(SlotDiskSuite, unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    side_by_side.main(3)

@@ -9,6 +9,7 @@ import subprocess
 import unittest
 
 import openai_test
+import side_by_side
 from cluster import BIN, DEMO_MODEL, wait_until
 from openai_test import Chat
 
@@ -214,4 +215,4 @@ class SlotsTest(SlotSuite, unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    side_by_side.main(2)

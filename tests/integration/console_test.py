@@ -73,7 +73,12 @@ class ConsoleTest(unittest.TestCase):
         return cluster, router
 
     def open(self, router, path="/console", **how):
-        return self.browser.open(router.admin + path, **how)
+        return self.open_url(router.admin + path, **how)
+
+    def open_url(self, url, **how):
+        page = self.browser.open(url, haste=5, **how)
+        self.addCleanup(page.close)
+        return page
 
     def wait_for_live(self, page):
         wait_until(lambda: page.is_shown("#live"), "that the page shows numbers")
@@ -322,7 +327,7 @@ class ConsoleTest(unittest.TestCase):
     def test_a_page_by_another_name_is_refused_the_data(self):
         _, router = self.start(workers=0)
         by_name = router.admin.replace("127.0.0.1", "evil.example")
-        page = self.browser.open(f"{by_name}/console/")
+        page = self.open_url(f"{by_name}/console/")
         wait_until(lambda: page.is_shown("#refused"), "that the router refuses")
         self.assertIn("use an IP address or localhost", page.text("#refused"))
         # Requests of another site's page, once its name points here.
@@ -337,7 +342,7 @@ class ConsoleTest(unittest.TestCase):
         first.stop()
         name = f"http://{address.replace('127.0.0.1', 'router.example')}"
         cluster.start_router("--admin-address", address, "--cors-origins", name)
-        page = self.browser.open(f"{name}/console/")
+        page = self.open_url(f"{name}/console/")
         self.wait_for_live(page)
         self.check_quiet(page, name)
 

@@ -9,6 +9,7 @@ import tempfile
 import unittest
 import urllib.request
 
+import side_by_side
 from cluster import ROOT, Cluster, wait_until
 from prometheus import Prometheus, Target, with_all_chosen
 from watched_cluster import GpuDouble, WatchedCluster
@@ -178,4 +179,4 @@ class ContractTest(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    side_by_side.main(2)

@@ -6,6 +6,7 @@ import subprocess
 import tempfile
 import unittest
 
+import side_by_side
 from cluster import BIN, DEMO_MODEL, Cluster, text, wait_until
 from transfers import metric_of
 
@@ -140,4 +141,4 @@ class DiskTest(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    side_by_side.main(2)

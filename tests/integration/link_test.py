@@ -12,6 +12,7 @@ import subprocess
 import threading
 import unittest
 
+import side_by_side
 from cluster import BIN, DEADLINE_SECONDS, DEMO_MODEL, Cluster, wait_until
 from link_keys import LinkKeys
 
@@ -355,4 +356,4 @@ class KeysTest(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    side_by_side.main(2)

@@ -1,7 +1,7 @@
 """Requests fetch their blocks: the router sends a request where it can come soonest, and the blocks that a neighbour holds
 come with it. Exact answers, whatever happens to the pull.
 
-ROOST_TRANSFER_ROUNDS (12) is the number of requests whose pulls are spoilt at random, one after the other."""
+ROOST_TRANSFER_ROUNDS (8) is the number of requests whose pulls are spoilt at random, one after the other."""
 
 import json
 import random

@@ -16,6 +16,7 @@ import threading
 import unittest
 
 from certificates import Authority
+import side_by_side
 from cluster import BIN, DEMO_MODEL, FREE_PORTS, ROOT, Cluster, Daemon, wait_until
 
 sys.path.insert(0, str(ROOT / "tests/bench"))
@@ -24,7 +25,7 @@ import router_load as load  # noqa: E402
 STREAMS = int(os.environ.get("ROOST_STREAMS", "500"))
 ANSWER = " ".join(f"{i}" for i in range(100, 132))
 # So long that certificates can change three times before the streams end.
-STEP_MS = 120
+STEP_MS = 60
 MAX_STREAM_BYTES = 64 * 1024
 
 
@@ -155,4 +156,4 @@ class TlsTest(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main(verbosity=2)
+    side_by_side.main(2)

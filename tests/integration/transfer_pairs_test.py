@@ -11,6 +11,7 @@ import sys
 import tempfile
 import unittest
 
+import side_by_side
 from cluster import BIN, Cluster, text, wait_until
 from link_keys import LinkKeys
 
@@ -227,4 +228,4 @@ if __name__ == "__main__":
     if sys.argv[1:] == ["--in-namespace"]:
         in_namespace()
     else:
-        unittest.main()
+        side_by_side.main(2)

@@ -1,7 +1,7 @@
 """Blocks travel between real workers on command: exact answers from what came, and from what did not. A proxy stands in for
 the source's address, and alters frames, cuts the connection or holds it in mid pull.
 
-ROOST_TRANSFER_ROUNDS (12) is the number of pulls that are spoilt at random, one after the other."""
+ROOST_TRANSFER_ROUNDS (8) is the number of pulls that are spoilt at random, one after the other."""
 
 import contextlib
 import os

@@ -16,7 +16,7 @@ import urllib.parse
 
 from cluster import BIN, Cluster, text, wait_until
 
-ROUNDS = int(os.environ.get("ROOST_TRANSFER_ROUNDS", "12"))
+ROUNDS = int(os.environ.get("ROOST_TRANSFER_ROUNDS", "8"))
 TOLD_ROUNDS = 100
 BLOCK_TOKENS = 16
 PROMPT_WORDS = 400  # about 100 blocks

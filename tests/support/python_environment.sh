@@ -15,7 +15,7 @@ make_python_environment() {
     rm -rf "$folder"
     /usr/bin/python3 -m venv "$folder"
     # Without retries, an offline machine fails fast.
-    if ! "$folder/bin/pip" install --quiet --disable-pip-version-check --retries 1 --no-deps --requirement "$2" >&2; then
+    if ! "$folder/bin/pip" install --quiet --disable-pip-version-check --retries 1 --no-compile --no-deps --requirement "$2" >&2; then
       rm -rf "$folder"
       return 1
     fi

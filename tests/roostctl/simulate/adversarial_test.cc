@@ -11,6 +11,7 @@
 #include "deploy/roostctl/simulate/cost_profiles.h"
 #include "deploy/roostctl/simulate/simulation.h"
 #include "deploy/roostctl/workload/generators.h"
+#include "tests/support/night.h"
 
 namespace roost::simulate {
 namespace {
@@ -102,6 +103,13 @@ std::vector<double> Ttfts(const Trace& trace, const Outcome& outcome, Filter fil
   }
   std::sort(seconds.begin(), seconds.end());
   return seconds;
+}
+
+// So many at night, else the first half of them.
+std::vector<std::uint64_t> Seeds(std::size_t count) {
+  std::vector<std::uint64_t> seeds(testing_support::IsNight() ? count : count / 2);
+  std::iota(seeds.begin(), seeds.end(), 1);
+  return seeds;
 }
 
 auto Between(double from_seconds, double until_seconds) {
@@ -218,10 +226,11 @@ TEST(AdversarialTest, AWorkerThatJoinsColdIsUsedWithinSecondsAndHarmsNobody) {
 
   stream.until_seconds = kJoinSeconds + kSoonSeconds;
   const double fair = kSoonSeconds * stream.requests_per_second * kOwnTokens / 5;
-  double computed = 0;  // average of eight loads, because a share has only two dozen prompts
-  for (const std::uint64_t seed : {1U, 2U, 3U, 4U, 5U, 6U, 7U, 8U}) {
+  double computed = 0;  // average of several loads, because a share has only two dozen prompts
+  const std::vector<std::uint64_t> seeds = Seeds(8);
+  for (const std::uint64_t seed : seeds) {
     const Outcome soon = Play(Load(seed).Add(stream).Take(), "cache-aware", joined);
-    computed += static_cast<double>(soon.computed_tokens_by_worker.back()) / 8;
+    computed += static_cast<double>(soon.computed_tokens_by_worker.back()) / static_cast<double>(seeds.size());
   }
   EXPECT_GE(computed, 0.4 * fair);
 }
@@ -247,7 +256,7 @@ TEST(AdversarialTest, ReportsThatAreHalfASecondOldDoLittleHarmToAWarmFleet) {
   const auto warm = Between(kSpanSeconds / 2, kSpanSeconds);
   double of_fresh = 0;
   double of_stale = 0;
-  for (const std::uint64_t seed : {1U, 2U, 3U, 4U}) {
+  for (const std::uint64_t seed : Seeds(4)) {
     const Trace trace = Load(seed).Add(ManyFronts(2.4)).Take();
     const Outcome fresh_outcome = Play(trace, "cache-aware", Fleet(4));
     const Outcome stale_outcome = Play(trace, "cache-aware", stale);
@@ -261,7 +270,7 @@ TEST(AdversarialTest, ReportsThatAreHalfASecondOldDoLittleHarmToAWarmFleet) {
 TEST(AdversarialTest, FourRoutersThatShareNothingDecideAboutAsWellAsOne) {
   double one = 0;
   double four = 0;
-  for (const std::uint64_t seed : {1U, 2U, 3U, 4U}) {
+  for (const std::uint64_t seed : Seeds(4)) {
     workload::MultiTurnChatOptions chat;
     chat.session_count = 1000;
     chat.start_span_seconds = 600;
@@ -409,7 +418,7 @@ TEST(AdversarialTest, AWorkerWithASlowLinkIsLeftAlone) {
   options.workers.front().link.speed = 0.01;
   Outcome with_pulls;
   Outcome without;
-  for (const std::uint64_t seed : {1U, 2U, 3U, 4U}) {
+  for (const std::uint64_t seed : Seeds(4)) {
     const Trace own = FrontsForLinks(seed);
     for (auto [sum, outcome] :
          {std::pair(&with_pulls, Play(own, "cache-aware", options)), std::pair(&without, WithoutPulls(own, options))}) {

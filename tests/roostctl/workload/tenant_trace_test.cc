@@ -10,6 +10,7 @@
 #include "deploy/roostctl/workload/generators.h"
 #include "deploy/roostctl/workload/replay.h"
 #include "deploy/roostctl/workload/source.h"
+#include "tests/support/night.h"
 #include "tests/support/shared_data.h"
 #include "worker/cache/eviction/eviction_factory.h"
 
@@ -108,6 +109,7 @@ void ExpectSharesToProtect(const Trace& others, std::uint32_t kilotokens, std::s
 
 TEST(TenantTraceTest, SharesKeepChatsCachedBesideAGreedyTenant) {
   ExpectSharesToProtect(ChatTenants(40), 120, worker::kDefaultEvictionPolicy);
+  if (!testing_support::IsNight()) return;
   ExpectSharesToProtect(ChatTenants(150), 100, worker::kDefaultEvictionPolicy);  // far from enough
 }
 
@@ -115,9 +117,8 @@ TEST(TenantTraceTest, SharesKeepRecordedAgentsCachedBesideAGreedyTenant) {
   ROOST_SKIP_WITHOUT(AgentSessionsPath());
   const auto agents = AgentTenants();
   ASSERT_TRUE(agents.ok()) << agents.error().ToString();
-  for (const std::string_view policy : {worker::kDefaultEvictionPolicy, std::string_view("lru")}) {
-    ExpectSharesToProtect(*agents, 1000, policy);
-  }
+  ExpectSharesToProtect(*agents, 1000, worker::kDefaultEvictionPolicy);
+  if (testing_support::IsNight()) ExpectSharesToProtect(*agents, 1000, "lru");
 }
 
 }  // namespace
