@@ -12,8 +12,11 @@ import tempfile
 import unittest
 
 import side_by_side
-from cluster import BIN, Cluster, text, wait_until
+from cluster import BIN, ROOT, Cluster, text, wait_until
 from link_keys import LinkKeys
+
+sys.path.insert(0, str(ROOT / "tests/engines"))
+from free_ports import free_port  # noqa: E402
 
 ROUTER, A, B = "10.213.77.1", "10.213.77.11", "10.213.77.12"
 # A clock that is wrong by SKEW seconds, put in front of the C library's.
@@ -58,11 +61,6 @@ def doctor(router, *flags):
     told = subprocess.run([BIN / "roostctl", "doctor", "--router", router.url, "--admin", router.admin, "--metrics", router.metrics,
                            "--no-requests", "--json", *flags], capture_output=True, text=True, check=False)
     return [finding for finding in json.loads(told.stdout)["findings"] if finding["check"] in ("transfer", "metrics")]
-
-
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return listener.getsockname()[1]
 
 
 HELD = []

@@ -53,7 +53,7 @@ class FatbinaryTest(unittest.TestCase):
 
 if __name__ == "__main__":
     FOLDER = pathlib.Path(sys.argv.pop()) if len(sys.argv) > 1 else None
-    if FOLDER is None or not any(FOLDER.glob("*.cu.o")):
+    if FOLDER is None or not any(FOLDER.glob("cuda/*.cu.o")):
         print("skipped: there is no CUDA toolkit, or the backend was not built")
         sys.exit(SKIPPED)
     unittest.main()
