@@ -235,7 +235,7 @@ class SlotDiskTest(SlotDiskSuite, unittest.TestCase):
         return router.workers()[0]["disk_blocks"] >= len(prompt) // GRAIN and len([m for m in self.moves() if m[0] == "save"]) == len(self.servers[0].requests())
 
     def test_where_restoring_is_slower_the_prompt_is_computed(self):
-        router = self.disk_fleet("--prefill-us", "100", "--token-ms", "2", "--restore-us", "2000")
+        router = self.disk_fleet("--prefill-us", "500", "--token-ms", "2", "--restore-us", "4000")  # a save costs less than either
         seeds = itertools.count(10)
 
         def knows_pace():
@@ -296,4 +296,4 @@ class SlotDiskTest(SlotDiskSuite, unittest.TestCase):
 
 
 if __name__ == "__main__":
-    side_by_side.main(3)
+    side_by_side.main(2)

@@ -1,6 +1,6 @@
 """unittest.main() for programs whose tests mostly wait: some run at a time, each process one after the other.
 
-    side_by_side.main(3)
+    side_by_side.main(2)
 
 A class with setUpClass stays together. Names of tests as arguments: as unittest.main(), one after the other."""
 
