@@ -7,7 +7,7 @@ import random
 import socket
 
 given = set()  # by this process
-PARTS = 16  # of all ports: processes that begin one after the other, as those beside each other do, choose from different ones
+PARTS = 16  # of the ports; processes with neighbouring numbers choose from different parts
 
 
 def free_ports(count):
